@@ -1,1 +1,1 @@
-"""Benchmarks: one module a question. Correctness is asserted before anything is timed; read the ratios."""
+"""Benchmarks: one module for each question. They check correctness, and report figures with a baseline and a ratio."""

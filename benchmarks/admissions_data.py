@@ -1,4 +1,4 @@
-"""The records and the contract that the benchmarks share: the demo's admissions in twelve fields, one in a hundred refused."""
+"""Records and contract of the benchmarks: admissions of the demo with twelve fields, one of a hundred refused."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from tidegate.gateway.embedded.demo.admissions import CONTRACT_FILE, admissions_
 
 ROW_GROUP: Final = 100_000
 REFUSED: Final = 100
-"""One record in so many is refused."""
+"""One of this many records is refused."""
 
 _LEFT_OUT: Final = ("admission_id", "consultant")
 _TEXT_LEFT_OUT: Final = re.compile(rb'"admission_id":"[^"]*",|,"consultant":"[^"]*"')
 
 
 def contract() -> DataContract:
-    """Return the admissions contract over twelve fields, with its rules in the native kinds and without expectations.
+    """Return the admissions contract with twelve fields, without CEL rules and expectations.
 
-    What CEL costs is a figure of its own, and so is what expectations cost.
+    Other benchmarks measure the costs of CEL and of expectations.
     """
     whole = load_contract(CONTRACT_FILE).contract.model_dump(
         mode="json", by_alias=True, exclude_defaults=True
@@ -44,7 +44,7 @@ def contract() -> DataContract:
 
 
 def values(records: int) -> list[bytes]:
-    """Return `records` values; the contract refuses every REFUSED-th one, in all the ways of the demo."""
+    """Return `records` values; the contract refuses every REFUSED-th one, for all reasons of the demo."""
     stream = admissions_stream()
     good: list[bytes] = []
     bad: list[bytes] = []
@@ -55,7 +55,7 @@ def values(records: int) -> list[bytes]:
             good.append(narrow)
         elif (
             mark.kind != "missing id" or b'"patient_id"' not in narrow
-        ):  # else the id was one that is left out
+        ):  # else the missing id is not in the contract
             bad.append(narrow)
     accepted, refused = cycle(good), cycle(bad)
     return [next(accepted if index % REFUSED else refused) for index in range(records)]

@@ -27,7 +27,7 @@ from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 
 VERSIONS: Final = 1_000
 BATCH: Final = 20_000
-"""Spark's records in an Arrow batch."""
+"""The records of one Arrow batch, as in Spark."""
 
 
 def main() -> None:
@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def measure(records: int, rounds: int) -> list[Figure]:
-    """Judge the same records as JSON and as Avro, of one version and of many."""
+    """Return the figures of the same records as JSON and as Avro, with one schema version and with many."""
     documents = [value for value in values(records) if value[-1:] == b"}" and _is_whole(value)]
     json_plan, avro_plan = compile_plan(contract()), compile_plan(avro_contract("none"))
     schemas = [writer_schema(number) for number in range(VERSIONS)]
@@ -90,14 +90,14 @@ def measure(records: int, rounds: int) -> list[Figure]:
 
 
 def avro_contract(framing: str) -> DataContract:
-    """Return the admissions contract with its structure in Avro; dates are dates and the charge is a decimal there."""
+    """Return the admissions contract with an Avro schema, which has dates and a decimal charge."""
     return contract().model_copy(
         update={"framing": framing, "schema_": AvroSchema(type="avro", definition=SCHEMA)}
     )
 
 
 def writer_schema(number: int) -> WriterSchema:
-    """Make one of many versions: version 0 is the contract's own, others name a field of their own and turn the rest."""
+    """Return a writer schema: number 0 is that of the contract; others add a field and rotate the order of the rest."""
     fields = SCHEMA["fields"]
     if number:
         turned = fields[number % len(fields) :] + fields[: number % len(fields)]
@@ -137,7 +137,7 @@ SCHEMA: Final[dict[str, Any]] = {
 
 
 def _is_whole(document: bytes) -> bool:
-    """Return whether a document can be said in Avro: some of the demo's refused ones cannot."""
+    """Return whether a document has a representation in Avro; some refused documents of the demo have none."""
     try:
         return bool(_encoded(fastavro.parse_schema(SCHEMA), _record(document)))
     except Exception:  # noqa: BLE001 - whatever it is, Avro has no such value
@@ -173,7 +173,7 @@ def _judging(plan: EnforcementPlan, records: list[bytes], *, typed: bool = False
 def _require_same_verdicts(
     plan: EnforcementPlan, records: list[bytes], *others: tuple[EnforcementPlan, list[bytes]]
 ) -> None:
-    """Require the dispositions of the rules to be the same, whatever the bytes are."""
+    """Raise AssertionError if the dispositions differ between the encodings."""
     expected = plan.judge(pa.array(records, pa.binary())).field("disposition")
     for other, same in others:
         found = other.judge(pa.array(same, pa.binary())).field("disposition")

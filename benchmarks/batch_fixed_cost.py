@@ -31,7 +31,7 @@ TASKS, RECORDS_A_TASK = 8, 100
 
 
 def main() -> None:
-    """Measure both ways, a round each in turn, and write the figure."""
+    """Measure both ways alternately, and write the figure."""
     parser = benchmark_parser(__doc__)
     parser.add_argument("--way", choices=WAYS, help="measure this one only and print its seconds as JSON")
     parser.add_argument("--runs", type=int, default=16)
@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def batch_seconds(settings: dict[str, str], runs: int) -> list[float]:
-    """Return the seconds of each of `runs` batches, after as many that warm up."""
+    """Return the seconds of each of `runs` batches, after the same number of warm-up batches."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     quiet = {"spark.ui.enabled": "false", "spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
     builder = SparkSession.builder.master("local[2]")

@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def measure(*, smoke: bool, each: bool = False) -> list[Figure]:
-    """Time every typical change, and the check of a folder in which all contracts have one of them."""
+    """Return the figures of each typical change, and of a check of a folder in which every contract has changed."""
     fields, contracts, rounds = (30, 5, 1) if smoke else (300, 200, 5)
     old = schema(fields)
     schemas = {name: timed(partial(judged, old, new), rounds) for name, new in changed(old).items()}
@@ -65,7 +65,7 @@ def measure(*, smoke: bool, each: bool = False) -> list[Figure]:
 
 
 def timed(run: Callable[[], object], rounds: int) -> float:
-    """Return the median milliseconds of some runs; the first run, which warms caches of patterns, counts too."""
+    """Return the median milliseconds of `rounds` runs; the first run, which fills the caches of patterns, counts too."""
     taken = []
     for _ in range(rounds):
         start = time.perf_counter()
@@ -75,7 +75,7 @@ def timed(run: Callable[[], object], rounds: int) -> float:
 
 
 def judged(old: Schema, new: tuple[Schema, Outcome]) -> None:
-    """Compare, and make sure that the answer is right."""
+    """Compare two schemas. Raise AssertionError if the outcome is not the expected one."""
     definition, expected = new
     answer = includes(old, definition, formats_asserted=True)
     assert answer.outcome is expected, answer
@@ -85,7 +85,7 @@ def judged(old: Schema, new: tuple[Schema, Outcome]) -> None:
 
 
 def schema(fields: int) -> Schema:
-    """Build a schema whose fields, counted with those of nested objects and items, are about as many as asked for."""
+    """Build a schema with this number of top-level properties, of ten kinds; one kind has five nested properties."""
     kinds = [
         {"type": "string", "minLength": 1, "maxLength": 80},
         {"type": "integer", "minimum": 0, "maximum": 150},
@@ -118,9 +118,9 @@ def schema(fields: int) -> Schema:
 
 
 def changed(old: Schema, first: int = 0) -> dict[str, tuple[Schema, Outcome]]:
-    """Return the typical changes of a schema, each with the outcome that a backward comparison must have.
+    """Return typical changes of a schema by name: the new schema and the expected outcome of a backward comparison.
 
-    They are about the ten fields from `first` on, a multiple of ten.
+    They change the ten fields from `first`, a multiple of ten.
     """
     proven, refuted = Outcome.PROVEN, Outcome.REFUTED
 
@@ -189,17 +189,17 @@ def changed(old: Schema, first: int = 0) -> dict[str, tuple[Schema, Outcome]]:
 
 
 def defined(old: Schema, name: str, more: Schema) -> Schema:
-    """Return the schema with a definition that asks for more."""
+    """Return the schema with additional keywords in a definition."""
     return {**old, "$defs": {**old["$defs"], name: {**old["$defs"][name], **more}}}
 
 
 def contract(identity: str, version: str, definition: Schema | tuple[Schema, Outcome]) -> DataContract:
-    """Build a contract around a schema, with a few rules."""
+    """Build the contract of `document`."""
     return DataContract.model_validate(document(identity, version, definition))
 
 
 def document(identity: str, version: str, definition: Schema | tuple[Schema, Outcome]) -> dict[str, Any]:
-    """Write a contract around a schema, with a few rules and a consumer."""
+    """Return a contract document with the schema, a column, two rules and a consumer."""
     if isinstance(definition, tuple):
         definition = definition[0]
     return {
@@ -221,7 +221,7 @@ def document(identity: str, version: str, definition: Schema | tuple[Schema, Out
 
 
 def checked_folder(contracts: int) -> float:
-    """Check a folder in which every contract has changed, against the folder before; give the seconds of the process."""
+    """Run `tidegate check` on a folder in which every contract has changed; return the seconds of the process."""
     with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as name:
         folder = Path(name)
         for number in range(contracts):
@@ -248,7 +248,7 @@ def checked_folder(contracts: int) -> float:
 
 
 def write(folder: Path, identity: str, version: str, definition: Schema) -> None:
-    """Write a contract as YAML in its JSON form, its schema beside it."""
+    """Write a contract and its schema as two JSON files."""
     folder.mkdir(parents=True)
     written = document(identity, version, definition)
     written["schema"] = {"type": "json-schema", "formats": "assert", "file": "schema.json"}

@@ -83,7 +83,7 @@ def main() -> None:
 
 
 def kafka_rows(records: int) -> pa.Table:
-    """Make the columns of Kafka's source."""
+    """Build a table with the columns of Spark's Kafka source."""
     return pa.table(
         {
             "partition": pa.array([index % TASKS for index in range(records)], pa.int32()),
@@ -99,7 +99,7 @@ def kafka_rows(records: int) -> pa.Table:
 
 
 def run(rows: DataFrame, plan: EnforcementPlan, folder: str) -> tuple[Finding | None, ...]:
-    """Judge and write a batch as the job does; returns what the expectations found."""
+    """Judge and write a batch as the job does; return the finding of each expectation."""
     source = pa.struct(
         [
             ("topic", pa.string()),
@@ -119,7 +119,7 @@ def run(rows: DataFrame, plan: EnforcementPlan, folder: str) -> tuple[Finding | 
 
 
 def require_all_met(plan: EnforcementPlan, findings: tuple[Finding | None, ...]) -> None:
-    """Require that each expectation was judged, over all accepted records, and holds."""
+    """Assert that each expectation was evaluated and is met."""
     for each, finding in zip(plan.expectations.compiled, findings, strict=True):
         assert finding is not None, each.expectation
         assert finding.is_met, (each.expectation, finding)

@@ -1,4 +1,4 @@
-"""What a benchmark reports, and how repeated timings become one figure."""
+"""Figures of benchmarks: timing, report, and command line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measurement: `ratio` is `figure / baseline`, both in `unit` and taken in the same run."""
+    """One measurement. `ratio` is `figure / baseline`; both have the unit `unit`."""
 
     name: str
     figure: float
@@ -23,17 +23,17 @@ class Figure:
 
     @classmethod
     def of(cls, name: str, figure: float, unit: str, baseline: float) -> Figure:
-        """Build a figure, rounded for reading."""
+        """Build a figure with its ratio, rounded to three digits."""
         return cls(name, round(figure, 3), unit, round(baseline, 3), round(figure / baseline, 3))
 
 
 def interleaved_seconds(
     cases: Mapping[str, Callable[[], object]], rounds: int, clock: Callable[[], float] = time.perf_counter
 ) -> dict[str, float]:
-    """Time every case once a round, after one untimed round if there are several; return the median seconds of each.
+    """Time every case once per round, after an untimed round if there are several; return the median seconds of each.
 
-    Interleaving spreads the machine's moods over all cases, so that the ratios hold on a noisy machine.
-    `time.process_time` as the clock counts the processor's seconds of this process only.
+    Interleaving spreads the noise of the machine over all cases, so that ratios stay comparable.
+    With `time.process_time` as the clock, seconds are the CPU time of this process.
     """
     taken: dict[str, list[float]] = {name: [] for name in cases}
     untimed = 1 if rounds > 1 else 0
@@ -47,7 +47,7 @@ def interleaved_seconds(
 
 
 def benchmark_parser(description: str | None) -> argparse.ArgumentParser:
-    """Make the parser of a benchmark's command line, which every benchmark has alike."""
+    """Return a parser with the options that all benchmarks have."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -61,7 +61,7 @@ def benchmark_parser(description: str | None) -> argparse.ArgumentParser:
 def run_on_records(
     description: str | None, measure: Callable[[int, int], list[Figure]], *, records: int, rounds: int
 ) -> None:
-    """Be the command line of a benchmark that measures so many records so many times; a tenth of them to smoke."""
+    """Run the command line of a benchmark with records and rounds; `--smoke` uses a tenth of the records once."""
     parser = benchmark_parser(description)
     parser.add_argument("--records", type=int, default=records)
     parser.add_argument("--rounds", type=int, default=rounds)
@@ -71,7 +71,7 @@ def run_on_records(
 
 
 def report_figures(figures: list[Figure], path: Path | None) -> None:
-    """Print figures, and write them where a path is given."""
+    """Print figures, and write them to `path` if it is not None."""
     for figure in figures:
         print(
             f"{figure.name:42s} {figure.figure:>12,.3f} {figure.unit:10s} baseline {figure.baseline:>12,.3f}  ratio {figure.ratio:.3f}"
@@ -81,10 +81,10 @@ def report_figures(figures: list[Figure], path: Path | None) -> None:
 
 
 def write_figures(figures: list[Figure], path: Path) -> None:
-    """Write figures as the JSON list that `benchmarks/latest.json` is."""
+    """Write figures as a JSON list, the format of `benchmarks/latest.json`."""
     path.write_text(json.dumps([asdict(figure) for figure in figures], indent=2) + "\n")
 
 
 def read_figures(path: Path) -> list[Figure]:
-    """Read what `write_figures` wrote."""
+    """Return the figures of a file of `write_figures`."""
     return [Figure(**entry) for entry in json.loads(path.read_text())]

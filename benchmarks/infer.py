@@ -28,7 +28,7 @@ def main() -> None:
 
 
 def measure(records: int, rounds: int) -> list[Figure]:
-    """Infer contracts from the same files; the fastest round counts."""
+    """Return the rates of inferring contracts from two files; the fastest round counts."""
     with tempfile.TemporaryDirectory() as folder:
         lines, table = Path(folder) / "admissions.jsonl", Path(folder) / "flights.parquet"
         values = admissions_stream(records).records["value"].to_pylist()

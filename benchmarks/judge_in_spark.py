@@ -43,7 +43,7 @@ JSON_TYPE = (
     "discharge_date date, length_of_stay int, ward string, diagnosis_codes array<string>, "
     "address struct<postcode: string, country: string>, charge double, note string"
 )
-# What the contract asks, as far as Catalyst can say it; null (also: not parsed) refuses where a field is required.
+# The contract, as far as Catalyst can express it; a null or unparsable value of a required field is refused.
 PREDICATE = r"""
     coalesce(
       rlike(j.patient_id, '^P[0-9]{8}$')
@@ -96,7 +96,7 @@ def main() -> None:
 def measure(
     spark: SparkSession, plan: EnforcementPlan, whole: tuple[Path, int], part: tuple[Path, int], rounds: int
 ) -> dict[str, float]:
-    """Return records a second by case, after asserting that the exact ways agree on the part."""
+    """Return records per second by case, after asserting that judge and Python UDF agree on the part."""
     big, small = spark.read.parquet(str(whole[0])), spark.read.parquet(str(part[0]))
     python = python_udf(plan)
     assert_agreement(small, plan, python)
@@ -120,26 +120,26 @@ def measure(
 
 
 def to_noop(frame: DataFrame) -> None:
-    """Run the whole query and keep nothing."""
+    """Run the whole query without storing the result."""
     frame.write.format("noop").mode("overwrite").save()
 
 
 def one_byte(values: pa.Array) -> pa.Array:
-    """Cross to Python and back, and do nothing there."""
+    """Return one byte for each record, without work in Python."""
     return pa.array(np.zeros(len(values), np.int8))
 
 
 one_byte.__annotations__ = {
     "values": pa.Array,
     "return": pa.Array,
-}  # strings here; pyspark asks for the types
+}  # they are strings here, and pyspark needs the types
 identity = arrow_udf(one_byte, ByteType(), PythonEvalType.SQL_SCALAR_ARROW_UDF)
 
 
 def judging(
     plan: EnforcementPlan, *, typed: bool = False, kept: bool = False
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Judge a column of values, and give the refused ones with their violations; with `kept` the accepted ones' columns too."""
+    """Return a function for `mapInArrow`: it yields refused values with violations, and with `kept` the columns of accepted ones."""
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -174,7 +174,7 @@ def from_json(frame: DataFrame) -> DataFrame:
 
 
 def python_udf(plan: EnforcementPlan) -> Any:
-    """Build what teams write first: a row-at-a-time UDF with `jsonschema` and the rules in Python."""
+    """Build a row-at-a-time UDF with `jsonschema` and rules in Python, which teams often write first."""
     definition = plan.contract.schema_.definition
     text = json.dumps(definition)
 
@@ -206,7 +206,7 @@ _VALIDATORS: dict[str, Any] = {}
 
 
 def assert_agreement(frame: DataFrame, plan: EnforcementPlan, python: Any) -> None:
-    """Assert that judge and Python UDF refuse the same records, some and not all, each with its violations."""
+    """Assert that judge and Python UDF refuse the same records, some but not all, and that each has violations."""
     judged = frame.select("value").mapInArrow(judging(plan), REFUSED).collect()
     refused = frame.where(~python("value")).select("value").collect()
     assert Counter(bytes(row["refused"]) for row in judged) == Counter(bytes(row["value"]) for row in refused)

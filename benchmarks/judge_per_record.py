@@ -1,6 +1,6 @@
-"""Where the judge's microseconds go: each part alone and the whole, on one core, without Spark.
+"""Measure the parts of the judge and the whole, on one core, without Spark.
 
-Prints microseconds of processor time a record. Run it before and after touching the hot path.
+It prints microseconds of CPU time per record. Run it before and after a change of the hot path.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ BATCH = 250_000
 
 
 class Runs:
-    """Runs each case from the start of the topic to its end; every run writes to a place of its own."""
+    """Runs of each case over the whole topic; every run has a separate output."""
 
     def __init__(self, spark: SparkSession, settings: JobSettings, records: int) -> None:
         self._spark = spark
@@ -58,11 +58,11 @@ class Runs:
         self._tables: list[str] = []
 
     def untouched_kafka(self) -> None:
-        """Copy the topic with Spark's own sink."""
+        """Copy the topic with Spark's Kafka sink."""
         self._copy(self._source())
 
     def tuned_kafka(self) -> None:
-        """Copy the topic with Spark's own sink, and the fetch settings of the job."""
+        """Copy the topic with Spark's Kafka sink and the fetch settings of the job."""
         self._copy(self._source(FETCH_OPTIONS))
 
     def _copy(self, source: DataFrame) -> None:
@@ -93,26 +93,26 @@ class Runs:
         assert 0 < self._enforce("kafka", contract()) < self._records / 10
 
     def nothing_judged_kafka(self) -> None:
-        """Let all JSON pass into an accepted topic, by the same stream."""
+        """Run the same stream with a contract that accepts all JSON."""
         anything = JsonSchema.model_validate({"type": "json-schema", "definition": True})
         loose = {"schema_": anything, "rules": (), "columns": (), "primary_key": (), "classification": {}}
         refused = self._enforce("kafka", contract().model_copy(update=loose))
-        assert refused < self._records / 100  # what is no JSON at all
+        assert refused < self._records / 100  # values that are not JSON
 
     def enforced_iceberg(self) -> None:
         """Enforce into a table."""
         assert 0 < self._enforce("iceberg", contract()) < self._records / 10
 
     def assert_complete(self) -> None:
-        """Assert that every untouched table holds the whole topic; outside the timing."""
+        """Assert that every untouched table has all records; it is not timed."""
         for table in self._tables:
             assert self._spark.table(table).count() == self._records
 
     def _enforce(self, sink: str, governing: DataContract) -> int:
-        """Enforce the whole topic; returns how many records were refused."""
+        """Enforce the whole topic; return the number of quarantined records."""
         self._count += 1
         settings = self._settings.model_copy(update={"sink": sink, "available_now": True})
-        # A new contract id has a ledger of its own, and so begins at the first record.
+        # A new contract id has a new ledger, so the run starts at the first record.
         plan = compile_plan(governing.model_copy(update={"id": f"bench.run{self._count}", "topic": TOPIC}))
         told = Told()
         job = Job(self._spark, settings, Topics(settings.kafka), told, ignore_steps)
@@ -137,7 +137,7 @@ class Runs:
 
 
 class FixedContract:
-    """The contract of a benchmark: compiled once, never another."""
+    """A source of contracts with one fixed plan."""
 
     def __init__(self, plan: EnforcementPlan) -> None:
         self._plan = plan
@@ -147,18 +147,18 @@ class FixedContract:
         return self._plan
 
     def require_published(self, judged_by: str | None) -> None:
-        """Know every version."""
+        """Accept every version."""
 
 
 class Told:
-    """Sums up the batch reports."""
+    """Totals of the batch reports."""
 
     def __init__(self) -> None:
         self.records = 0
         self.quarantined = 0
 
     def report(self, batch: BatchReport) -> None:
-        """Add one batch."""
+        """Add the counts of one batch."""
         self.records += batch.records
         self.quarantined += batch.quarantined
 
@@ -216,7 +216,7 @@ def main() -> None:
 
 
 def fill(bootstrap: str, records: int) -> None:
-    """Make the topics and send the records."""
+    """Create the topics and send the records."""
     topics = [NewTopic(name, num_partitions=PARTITIONS, replication_factor=1) for name in (TOPIC, COPY)]
     client = AdminClient({"bootstrap.servers": bootstrap})
     for future in client.create_topics(topics).values():

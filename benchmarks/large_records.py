@@ -84,7 +84,7 @@ def main() -> None:
 
 
 def measure(records: int, rounds: int) -> list[Figure]:
-    """Judge the same orders with rules about the order alone, and with one about each line."""
+    """Return the figures of judging orders with rules of the order only, and with a rule of each line."""
     maker = random.Random(_SEED)  # noqa: S311 - repeatable orders
     values = [json.dumps(order(maker)).encode() for _ in range(records)]
     size = sum(map(len, values))
@@ -107,7 +107,7 @@ def measure(records: int, rounds: int) -> list[Figure]:
 
 
 def plan_of(rules: list[dict[str, Any]]) -> EnforcementPlan:
-    """Compile the contract of orders with some rules."""
+    """Compile the contract of orders with these rules."""
     document = {
         "apiVersion": "tidegate/v1",
         "kind": "DataContract",
@@ -122,7 +122,7 @@ def plan_of(rules: list[dict[str, Any]]) -> EnforcementPlan:
 
 
 def order(maker: random.Random) -> dict[str, Any]:
-    """Make an order of about RECORD_BYTES."""
+    """Return an order of about RECORD_BYTES bytes of JSON."""
     lines = [_line(maker, number) for number in range(1, 90)]
     return {
         "order_id": f"O{maker.randrange(10**9):09d}",
@@ -160,12 +160,12 @@ def _judging(plan: EnforcementPlan, batches: list[pa.Array]) -> Callable[[], obj
 
 
 def _decode(values: list[bytes]) -> None:
-    for value in values:  # none is kept: memory would be what is measured
+    for value in values:  # values are not kept, because allocating memory would be measured
         orjson.loads(value)
 
 
 def _require_verdicts(plan: EnforcementPlan, value: bytes) -> None:
-    """Assert that a valid order is accepted, and an order with an invalid line is not."""
+    """Raise RuntimeError unless a valid order is accepted and an order with an invalid line is refused."""
     broken = value.replace(b'"quantity": ', b'"quantity": -', 1)
     dispositions = plan.judge(pa.array([value, broken], pa.binary())).field("disposition").to_pylist()
     if dispositions[0] != 0 or dispositions[1] == 0:

@@ -30,14 +30,14 @@ def install(folder: Path) -> Path:
     venv.create(folder / "light", with_pip=True)
     python = folder / "light" / "bin" / "python"
     wheel = next(folder.glob("*.whl"))
-    # Python compiles at the first import, as it does for a person; pip would do it while it installs.
+    # Without --no-compile, pip compiles bytecode; here the first import does, so that the first lint includes it.
     options = ["--quiet", "--disable-pip-version-check", "--no-compile"]
     subprocess.run([python, "-m", "pip", "install", *options, wheel], check=True)
     return python
 
 
 def megabytes(python: Path) -> float:
-    """Return the size of what is installed beside pip."""
+    """Return the size of the installed packages without pip, in megabytes."""
     ask = "import sysconfig; print(sysconfig.get_path('purelib'))"
     told = subprocess.run([python, "-c", ask], check=True, capture_output=True, text=True).stdout
     packages = (each for each in Path(told.strip()).iterdir() if not each.name.startswith(_TOOLS))
@@ -46,14 +46,14 @@ def megabytes(python: Path) -> float:
 
 
 def seconds(command: Sequence[str | Path], folder: Path) -> float:
-    """Run a program in a folder; return how long it took."""
+    """Run a program in a folder; return its seconds."""
     start = time.perf_counter()
     subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
     return time.perf_counter() - start
 
 
 def main() -> int:
-    """Install, measure, report."""
+    """Install, measure, and report the figures."""
     arguments = benchmark_parser(__doc__).parse_args()
     running = Path(sysconfig.get_path("scripts")) / "python"
     with tempfile.TemporaryDirectory(prefix="tidegate-light-") as folder:

@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def resident_sizes(plan: EnforcementPlan, records: int) -> Iterator[tuple[int, int]]:
-    """Judge so many records, and give how many were judged and the resident set in bytes after each of PARTS."""
+    """Judge records in PARTS parts; yield the number of judged records and the resident set in bytes after each part."""
     pool = pa.array(values(_POOL), pa.binary())
     process = psutil.Process()
     per_part = max(1, records // PARTS // BATCH)
@@ -58,7 +58,7 @@ def resident_sizes(plan: EnforcementPlan, records: int) -> Iterator[tuple[int, i
 
 
 def _numbered(batch: pa.Array, number: int) -> pa.Array:
-    """Return the records with other identifiers in each batch."""
+    """Return the records with identifiers that depend on the number of the batch."""
     return pc.replace_substring(batch, b'"A000', f'"A{number % 1000:03d}'.encode())
 
 

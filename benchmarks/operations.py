@@ -44,19 +44,19 @@ KAFKA_MEDIAN_BOUND: Final = 0.5
 P99_BOUND: Final = 2.5
 RESTART_BOUND: Final = 12.0
 TAKEOVER_BOUND: Final = 15.0
-"""Length of the lease, and five seconds."""
+"""The length of the lease plus five seconds."""
 _DEADLINE: Final = 180.0
 
 
 @dataclass
 class Job:
-    """A job's process, and when its log told what."""
+    """The process of a job, and the events of its log."""
 
     process: subprocess.Popen[str]
     published: list[tuple[float, int]] = field(default_factory=list)
-    """Of each published batch, when it was told (`time.time`) and how many records it had."""
+    """The time of the log event (`time.time`) and the number of records of each published batch."""
     is_waiting: bool = False
-    """Whether it has told that it is a standby."""
+    """Whether it has reported that it is a standby."""
 
     def read(self) -> None:
         """Read the log until the process ends."""
@@ -69,12 +69,12 @@ class Job:
 
     @property
     def records(self) -> int:
-        """Records of all batches that this process has published."""
+        """Return the number of records that this process has published."""
         return sum(records for _, records in self.published)
 
 
 class Feed:
-    """Produces records at a steady rate, to the one partition of a topic, and notes when."""
+    """A producer of records at RATE to one partition; `sent` has the time of each record."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._topic = topic
@@ -83,7 +83,7 @@ class Feed:
         self.sent: list[float] = []
 
     def run(self, stopping: threading.Event) -> None:
-        """Produce until told to stop."""
+        """Produce until `stopping` is set."""
         begun = time.time()
         while not stopping.wait(0.01):
             due = int((time.time() - begun) * RATE)
@@ -97,7 +97,7 @@ class Feed:
 
 
 class Line:
-    """Broker, registry, a topic of its own and its contract, and the jobs on them, which write to `sink`."""
+    """A topic with a contract, and jobs that enforce it and write to `sink`."""
 
     def __init__(self, folder: Path, bootstrap: str, registry: str, sink: str = "iceberg") -> None:
         self.bootstrap = bootstrap
@@ -115,7 +115,7 @@ class Line:
         }
         client = AdminClient({"bootstrap.servers": bootstrap})
         client.create_topics([NewTopic(self.topic, 1, 1)])[self.topic].result(30)
-        # Of a replay's source all records are refused, which no budget lets pass.
+        # No budget, because replay_beside_live refuses all records of its source.
         names = {"id": f"bench.{sink}", "topic": self.topic, "error_budget": None}
         governing = contract().model_copy(update=names)
         self.stream = governing.id
@@ -124,7 +124,7 @@ class Line:
 
     @contextmanager
     def feed(self) -> Iterator[Feed]:
-        """Produce as long as it lasts."""
+        """Run a feed during the context."""
         feed, stopping = Feed(self.bootstrap, self.topic), threading.Event()
         thread = threading.Thread(target=feed.run, args=(stopping,))
         thread.start()
@@ -135,9 +135,9 @@ class Line:
             thread.join()
 
     def archive_classes(self) -> None:
-        """Run a job that writes an archive of Java's classes at its end; jobs from now on start from it."""
+        """Run a job that writes an archive of Java classes when it ends; later jobs start from the archive."""
         jars = self._folder / "spark"
-        jars.symlink_to(ensure_jars().spark_dir)  # the archive lies beside it
+        jars.symlink_to(ensure_jars().spark_dir)  # the archive is written beside this folder
         self._environment |= {"TIDEGATE_SPARK_JARS": str(jars), "TIDEGATE_WRITE_CLASS_ARCHIVE": "true"}
         with self.job() as job:
             wait_until(lambda: bool(job.published))
@@ -148,7 +148,7 @@ class Line:
 
     @contextmanager
     def job(self) -> Iterator[Job]:
-        """Run a job; it is killed at the end, if it still runs."""
+        """Run a job, and kill it at the end."""
         command = [sys.executable, "-m", "tidegate.gateway.cli.main", "enforce", self.stream]
         process = subprocess.Popen(command, env=self._environment, stderr=subprocess.PIPE, text=True)
         job = Job(process)
@@ -197,7 +197,7 @@ def main() -> None:
 
 
 def measure_latency(line: Line, feed: Feed, warm: float, measured: float) -> list[float]:
-    """Return the seconds from produce to published of each record that was produced in the measured time."""
+    """Return the latencies of the records of `measured` seconds, after `warm` seconds."""
     with line.job() as job:
         wait_until(lambda: bool(job.published) and job.records > len(feed.sent) - RATE)
         time.sleep(warm)
@@ -208,7 +208,10 @@ def measure_latency(line: Line, feed: Feed, warm: float, measured: float) -> lis
 
 
 def latencies(job: Job, feed: Feed, first: int, last: int) -> list[float]:
-    """Wait for records of a feed, and return the seconds from produce to published of each; the job has published all of them."""
+    """Wait until the records `first` to `last` are published; return the seconds from produce to publication of each.
+
+    The job must have published all records of the feed from the first.
+    """
     wait_until(lambda: job.records >= last)
     told, counts = zip(*job.published, strict=True)
     ends = list(accumulate(counts))
@@ -221,7 +224,7 @@ def latencies(job: Job, feed: Feed, first: int, last: int) -> list[float]:
 
 
 def percentile(ascending: list[float], percent: int) -> float:
-    """Return the value below which so many of a hundred lie."""
+    """Return a percentile of values in ascending order."""
     return ascending[len(ascending) * percent // 100]
 
 
@@ -242,7 +245,7 @@ def measure_takeover(line: Line) -> float:
         wait_until(lambda: bool(first.published or standby.published))
         wait_until(lambda: first.is_waiting or standby.is_waiting)
         killed, heir = (standby, first) if first.is_waiting else (first, standby)
-        # Not waited for: a process that is gone from this machine's table would give its lease up at once.
+        # No wait for the end of the process: the lease of a process that does not exist on this machine ends at once.
         killed.process.send_signal(signal.SIGKILL)
         begun = time.time()
         wait_until(lambda: bool(heir.published))
@@ -250,7 +253,7 @@ def measure_takeover(line: Line) -> float:
 
 
 def wait_until(is_so: Callable[[], bool], seconds: float = _DEADLINE) -> None:
-    """Wait until something is so; raises TimeoutError."""
+    """Wait until `is_so` returns True. Raise TimeoutError after `seconds`."""
     deadline = time.monotonic() + seconds
     while not is_so():
         if time.monotonic() > deadline:
@@ -260,7 +263,7 @@ def wait_until(is_so: Callable[[], bool], seconds: float = _DEADLINE) -> None:
 
 @contextmanager
 def registry(folder: Path) -> Iterator[str]:
-    """Serve a registry; returns its address."""
+    """Run a registry, and yield its address."""
     command = [sys.executable, "-m", "tidegate.gateway.cli.main", "serve", "--port", "0"]
     command += ["--database-url", f"sqlite:///{folder}/registry.db"]
     with (folder / "registry.log").open("w") as log:

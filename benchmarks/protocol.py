@@ -52,7 +52,7 @@ SMALL: Final = 1_000
 
 
 class Stream:
-    """One stream with a table of its own, which takes the first records of the topic again and again."""
+    """One stream with its own table, which processes the same first records of the topic in every batch."""
 
     def __init__(self, spark: SparkSession, settings: JobSettings, name: str) -> None:
         self._spark = spark
@@ -78,9 +78,9 @@ class Stream:
         self.rows = 0
 
     def by_protocol(self, records: int) -> None:
-        """Take a batch as the job does."""
+        """Process a batch as the job does."""
         batch, judged = self._judge(records)
-        # The topic must be the one that the ledger counts, before its records are read and after.
+        # The job checks the identity of the topic before and after it reads records.
         for _ in range(2):
             assert self._topics.identity(TOPIC) is not None
         decision = decide(batch.plan, judged.results.tallies, judged.results.first_failed)
@@ -88,7 +88,7 @@ class Stream:
         self.rows += decision.written
 
     def plainly(self, records: int) -> None:
-        """Take a batch as a job does that trusts in luck."""
+        """Process a batch without the protocol: a crash could lose or duplicate records."""
         batch, judged = self._judge(records)
         decision = decide(batch.plan, judged.results.tallies, judged.results.first_failed)
         to = Destination(self._quarantine, self._ledger, batch.plan)
@@ -105,7 +105,7 @@ class Stream:
         self.rows += decision.written
 
     def assert_complete(self) -> None:
-        """Assert that the table holds what was written; outside the timing."""
+        """Assert that the table has all written rows; it is not timed."""
         assert self._spark.table(table_name(self._plan.contract.id)).count() == self.rows > 0
 
     def _judge(self, records: int) -> tuple[MicroBatch, JudgedBatch[TableParts]]:
@@ -159,7 +159,7 @@ def main() -> None:
 
 
 def measure(spark: SparkSession, settings: JobSettings, records: int, rounds: int) -> tuple[float, float]:
-    """Return the seconds of a batch of so many records by the protocol, and plainly."""
+    """Return the median seconds of a batch with the protocol, and without it."""
     exact = Stream(spark, settings, f"protocol{records}")
     plain = Stream(spark, settings, f"plain{records}")
     cases: dict[str, Callable[[], object]] = {

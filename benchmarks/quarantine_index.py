@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def fill(database: Database, records: int) -> None:
-    """Write the index: problems have shares as 1/n, versions follow one another, offsets have gaps of markers."""
+    """Write the index: problem n has a share of 1/n, versions follow one another, offsets have gaps."""
     chance = np.random.default_rng(1)
     shares = 1 / np.arange(1, PROBLEMS + 1)
     keys = [
@@ -109,13 +109,13 @@ def fill(database: Database, records: int) -> None:
 
 
 def sizes(path: Path) -> list[Figure]:
-    """Return the size of the database."""
+    """Return the size of the database, without its write-ahead log."""
     size = sum(each.stat().st_size for each in path.parent.glob(f"{path.name}*") if each.suffix != ".db-wal")
     return [Figure.of("quarantine_index_size", size / 1e6, "MB", MOST_MEGABYTES)]
 
 
 def pages(database: Database) -> list[Figure]:
-    """Return how long the index takes for each kind of page."""
+    """Return the median CPU milliseconds of each kind of page."""
 
     def now() -> datetime:
         return END
@@ -165,7 +165,7 @@ def _slug(name: str) -> str:
 
 
 def ingest(database: Database, records: int) -> list[Figure]:
-    """Return how many refused records a second are read and committed, in steps as the ingestion makes them."""
+    """Return the refused records that are read and committed per second of CPU time, in steps of STEP records."""
     age = Violation(Stage.RULE, "age-is-known", "/age", Severity.ERROR, "is one of the forbidden values")
     kinds = [
         Verdict(Disposition.QUARANTINED, (replace(age, code=f"rule-{n}"), replace(age, pointer="/lines/0/n")))

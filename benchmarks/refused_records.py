@@ -44,14 +44,14 @@ PARTITIONS: Final = 4
 UNKNOWN: Final = 999
 _SEED: Final = 17
 _NOTES: Final = 500
-"""Different notes: one in each record would be a gigabyte of Python strings."""
+"""The number of different notes: a note for each record would need a gigabyte of Python strings."""
 
 AMOUNTS: Final[dict[str, object]] = {"good": 1, "rule": UNKNOWN, "schema": "many"}
-"""The amount of every record of a topic, by what it breaks."""
+"""The amount of all records of a topic, by what the amount violates."""
 
 
 def plan_of(contract_id: str, topic: str) -> EnforcementPlan:
-    """Compile the contract that all topics are enforced by."""
+    """Compile the contract that all topics have, under this id."""
     definition: dict[str, Any] = {
         "type": "object",
         "required": ["id", "amount", "note"],
@@ -75,7 +75,7 @@ def plan_of(contract_id: str, topic: str) -> EnforcementPlan:
 
 
 class Runs:
-    """Enforces whole topics; each run has a contract id, and so a ledger and a table, of its own."""
+    """Runs over whole topics; each run has its own contract id, and so its own ledger and table."""
 
     def __init__(self, spark: SparkSession, settings: JobSettings, records: int) -> None:
         self._spark = spark
@@ -84,7 +84,7 @@ class Runs:
         self._count = 0
 
     def enforce(self, kind: str) -> None:
-        """Enforce a topic to its end, and assert that all or none of its records were refused."""
+        """Enforce a whole topic; assert that all of its records were refused, or none for "good"."""
         self._count += 1
         plan, told = plan_of(f"bench.refused{self._count}", topic_of(kind)), Told()
         job = Job(self._spark, self._settings, Topics(self._settings.kafka), told, ignore_steps)
@@ -93,12 +93,12 @@ class Runs:
 
 
 def topic_of(kind: str) -> str:
-    """Name the topic of one kind of records."""
+    """Return the topic of one kind of records."""
     return f"bench.refused.{kind}"
 
 
 def fill(bootstrap: str, records: int) -> None:
-    """Make the topics and send the records."""
+    """Create the topics and send the records."""
     client = AdminClient({"bootstrap.servers": bootstrap})
     topics = [NewTopic(topic_of(kind), num_partitions=PARTITIONS, replication_factor=1) for kind in AMOUNTS]
     for future in client.create_topics(topics).values():
@@ -122,7 +122,7 @@ def fill(bootstrap: str, records: int) -> None:
 
 
 def measure(spark: SparkSession, settings: JobSettings, records: int, rounds: int) -> dict[str, float]:
-    """Return records a second of each kind."""
+    """Return records per second of each kind."""
     runs = Runs(spark, settings, records)
     cases: dict[str, Callable[[], object]] = {kind: partial(runs.enforce, kind) for kind in AMOUNTS}
     return {kind: records / taken for kind, taken in interleaved_seconds(cases, rounds).items()}

@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def serve(what: str, port: int, database: str) -> None:
-    """Serve the registry, or a bare route that gives the bytes of its answer."""
+    """Serve the registry, or a bare route that returns the bytes of the file `database`."""
     if what == "registry":
         app = create_app(Factory(GatewaySettings(database_url=database)))
         uvicorn.run(app, port=port, http="httptools", loop="uvloop", log_level="error", access_log=False)
@@ -76,7 +76,7 @@ def serve(what: str, port: int, database: str) -> None:
 
 
 def measure(database: str, *, smoke: bool) -> list[Figure]:
-    """Fill a registry and ask it."""
+    """Fill a registry, and return the figures of its answers."""
     versions, subjects, seconds = (20, 50, 1) if smoke else (1000, 10_000, 3)
     factory = Factory(GatewaySettings(database_url=database))
     factory.database.migrate()
@@ -101,7 +101,7 @@ def measure(database: str, *, smoke: bool) -> list[Figure]:
 
 
 def fill(factory: Factory, versions: int, subjects: int) -> None:
-    """Keep versions of one subject, and one schema under many subjects, in one transaction."""
+    """Store versions of one subject, and one schema under many subjects, in one transaction."""
     at = datetime.now(UTC)
 
     def work(stores: Stores) -> None:
@@ -116,7 +116,7 @@ def fill(factory: Factory, versions: int, subjects: int) -> None:
 
 
 def registrations(url: str, versions: int) -> tuple[float, float]:
-    """Return the median seconds of the first registration under a subject, and of one under the filled one, in turns."""
+    """Return the median seconds of a first registration under a subject, and of one under a subject with many versions."""
     firsts, lasts = [], []
     for more in range(1, 16):
         firsts.append(timed_registration(url, f"first-{more}", versions + more, 1))
@@ -125,7 +125,7 @@ def registrations(url: str, versions: int) -> tuple[float, float]:
 
 
 def timed_registration(url: str, subject: str, fields: int, expected: int) -> float:
-    """Register a schema with its own set of optional fields; give the seconds."""
+    """Register the schema of `schema_text(fields)`; return the seconds."""
     request = Request(  # noqa: S310 - our own server on loopback
         f"{url}/subjects/{subject}/versions",
         json.dumps({"schema": schema_text(fields)}).encode(),
@@ -140,13 +140,13 @@ def timed_registration(url: str, subject: str, fields: int, expected: int) -> fl
 
 
 def schema_text(number: int) -> str:
-    """Write a record that differs from the others in the default of a field."""
+    """Return an Avro record schema with this number as the default of a field."""
     field = f'{{"name":"f","type":"int","default":{number}}}'
     return f'{{"type":"record","name":"R","fields":[{field}]}}'
 
 
 def listing(url: str, subjects: int) -> float:
-    """List all subjects by pages of a tenth; give the median seconds of a page."""
+    """List all subjects in ten pages; return the median seconds of a page."""
     taken = []
     for _ in range(ROUNDS):
         found: list[str] = []
@@ -162,7 +162,10 @@ def listing(url: str, subjects: int) -> float:
 
 
 def requests_a_second(url: str, path: str, seconds: int) -> tuple[float, float, float]:
-    """Ask the registry, and a bare route for the same bytes, in turns; give the medians, and that of the registry's p99 in ms."""
+    """Measure the registry and a bare route with the same bytes alternately.
+
+    Return the median requests per second of both, and the median p99 of the registry in ms.
+    """
     registry: list[tuple[float, float]] = []
     bare: list[tuple[float, float]] = []
     body = get(url + path)
@@ -181,7 +184,7 @@ def requests_a_second(url: str, path: str, seconds: int) -> tuple[float, float, 
 
 
 def wrk(url: str, seconds: int) -> tuple[float, float]:
-    """Return the requests that are answered in a second, and the milliseconds that 99 of 100 take at most."""
+    """Return the requests per second, and the 99th percentile of the latency in milliseconds."""
     program = shutil.which("wrk")
     assert program, "this benchmark asks with wrk; install it (Debian: apt-get install wrk)"
     done = subprocess.run(
@@ -200,7 +203,7 @@ def wrk(url: str, seconds: int) -> tuple[float, float]:
 
 @contextlib.contextmanager
 def served(what: str, database: str) -> Iterator[str]:
-    """Serve in another process; give the address."""
+    """Serve in another process; yield the address."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [
@@ -227,7 +230,7 @@ def served(what: str, database: str) -> Iterator[str]:
 
 
 def get(url: str) -> bytes:
-    """Fetch one answer."""
+    """Return the body of one answer."""
     with urlopen(url) as answer:  # noqa: S310 - our own server on loopback
         content: bytes = answer.read()
     return content

@@ -41,7 +41,7 @@ _DIFFERENT: Final = 20_000
 
 
 def fill(bootstrap: str, topic: str, records: int) -> None:
-    """Produce records that are refused for their age alone."""
+    """Produce records that violate only the rule of the age."""
     good = [each for index, each in enumerate(values(_DIFFERENT)) if index % REFUSED]
     refused = [_AGE.sub(b'"age":999', each) for each in good]
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "compression.type": "lz4"})
@@ -56,7 +56,7 @@ def fill(bootstrap: str, topic: str, records: int) -> None:
 
 
 def order_of(bootstrap: str, source: str, records: int) -> ReplayOrder:
-    """Return the request to replay the first records of the source, which were all refused."""
+    """Return a request to replay the first records of the source, which were all refused."""
     kafka, topic = KafkaConnection(bootstrap_servers=bootstrap), quarantine_topic(source)
     topics, found = Topics(kafka), Positions()
     for message in read_committed(kafka, topic, {}, topics.latest(topic)):
@@ -78,7 +78,7 @@ def order_of(bootstrap: str, source: str, records: int) -> ReplayOrder:
 
 
 def measure(line: Line, address: str, records: int, warm: float, measured: float) -> list[Figure]:
-    """Return the figures of one job: its stream alone, and then beside the replay."""
+    """Return the figures of one job: before the replay, and during the replay."""
     order = order_of(line.bootstrap, line.topic, records)
     with line.feed() as feed, line.job() as job:
         wait_until(lambda: bool(job.published) and job.records > len(feed.sent) - RATE)
@@ -95,14 +95,14 @@ def measure(line: Line, address: str, records: int, warm: float, measured: float
 
 
 def _latencies_during(job: Job, feed: Feed, work: Callable[[], object]) -> list[float]:
-    """Return the latencies of the records that are produced while something is done, in ascending order."""
+    """Return the latencies of the records that are produced during `work`, in ascending order."""
     first = len(feed.sent)
     work()
     return sorted(latencies(job, feed, first, len(feed.sent)))
 
 
 def _replay(line: Line, address: str, order: ReplayOrder) -> None:
-    """Request the replay, and wait until all of its records are written."""
+    """Request the replay, and wait until it has written all of its records."""
     path = f"{address}/api/v1/streams/{line.stream}/replays"
     asked: dict[str, Any] = (
         httpx.post(path, json=order.model_dump(mode="json"), timeout=60).raise_for_status().json()

@@ -23,7 +23,7 @@ from tidegate.contracts.stream.evidence import EventPointer, quarantine_headers
 from tidegate.contracts.verdict import Disposition
 
 BATCH: Final = 20_000
-"""Spark's records in an Arrow batch."""
+"""The records of one Arrow batch, as in Spark."""
 UNIT: Final = "records/s"
 
 
@@ -33,10 +33,10 @@ def main() -> None:
 
 
 def measure(records: int, rounds: int) -> list[Figure]:
-    """Judge the same records by different rules."""
+    """Return the figures of judging the same records by different rules."""
     documents = values(records)
     in_cel = [{"kind": "cel", "expr": expression} for expression in EXPRESSIONS]
-    # What a macro stands in is not lowered, and this one changes nothing.
+    # An expression with a macro is not lowered; this macro does not change the result.
     in_library = [{"kind": "cel", "expr": f"({each}) || [0].exists(x, x == 1)"} for each in EXPRESSIONS]
     plans = {
         "none": plan_of([]),
@@ -88,7 +88,7 @@ RULES: Final[list[dict[str, Any]]] = [
     {"kind": "range", "field": "/length_of_stay", "minimum": 0, "maximum": 10_000},
     {"kind": "forbidden", "field": "/address/country", "values": ["XX", "ZZ"]},
 ]
-"""Ten rules of the kinds."""
+"""Ten rules of native kinds."""
 
 EXPRESSIONS: Final = [
     "this.age != 999",
@@ -102,14 +102,14 @@ EXPRESSIONS: Final = [
     "this.length_of_stay >= 0 && this.length_of_stay <= 10000",
     "!(this.address.country in ['XX', 'ZZ'])",
 ]
-"""The same ten in CEL."""
+"""The same ten rules in CEL."""
 
 HALF: Final = {"kind": "range", "field": "/length_of_stay", "minimum": 5}
-"""About half of the admissions are shorter."""
+"""A rule that about half of the admissions violate."""
 
 
 def varied(number: int) -> list[dict[str, Any]]:
-    """Return the ten rules with constants of their own."""
+    """Return the ten rules with maximums that are higher by `number`."""
     return [
         {
             name: value + number if name in {"maximum", "exclusive_maximum"} else value
@@ -122,7 +122,7 @@ def varied(number: int) -> list[dict[str, Any]]:
 
 
 def plan_of(rules: list[dict[str, Any]]) -> EnforcementPlan:
-    """Compile the admissions contract with other rules."""
+    """Compile the admissions contract with these rules."""
     document = contract().model_dump(mode="json", by_alias=True, exclude_defaults=True)
     numbered = [{"id": f"rule-{index}", **rule} for index, rule in enumerate(rules)]
     return compile_plan(DataContract.model_validate({**document, "rules": numbered}))
@@ -135,7 +135,7 @@ def _judging(plan: EnforcementPlan, documents: list[bytes]) -> Callable[[], obje
 
 
 def _misfit(document: bytes, at: int) -> bytes:
-    """Break the schema with every other record, in four ways by turns."""
+    """Return the document, changed if `at` is odd so that it violates the schema in one of four ways."""
     if at % 2 == 0:
         return document
     return document.replace(*_MISFITS[at // 2 % len(_MISFITS)])
@@ -150,12 +150,12 @@ _MISFITS: Final = (
 
 
 def _explaining(plan: EnforcementPlan, documents: list[bytes], *, by_slots: bool) -> Callable[[], object]:
-    """Return why of as many refused records, with their headers."""
+    """Return a function that explains as many refused records as there are documents, and makes their headers."""
     values = pa.array(documents, pa.binary())
     judged = plan.judge(values)
     is_refused = pc.greater(judged.field("disposition"), int(Disposition.ALERTED))
     refused, failed = values.filter(is_refused), judged.field("failed").filter(is_refused)
-    # So many that the figure is for as many records as the others.
+    # The figure must be for the same number of records as the others.
     indexes = pa.array(np.arange(len(values)) % len(refused))
     whole, slots = refused.take(indexes), failed.take(indexes)
     source = EventPointer("t", 0, 0)

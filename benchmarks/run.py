@@ -37,7 +37,7 @@ QUESTIONS = (
 
 
 def main() -> int:
-    """Run all; the exit status is 0 when every benchmark ran, whatever it measured."""
+    """Run the benchmarks; return 0. Raise CalledProcessError if one fails."""
     parser = benchmark_parser(__doc__)
     parser.set_defaults(out=Path(__file__).with_name("latest.json"))
     parser.add_argument("--only", choices=QUESTIONS, action="append", help="one of them, may be repeated")

@@ -1,4 +1,4 @@
-"""The job's own Spark session, for benchmarks: two cores, the job's settings, a throw-away warehouse."""
+"""The Spark session of benchmarks: the job's settings, two cores, a temporary warehouse."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def benchmark_settings(bootstrap_servers: str = "localhost:1", **changes: object) -> JobSettings:
-    """Return job settings with everything in a new temporary folder."""
+    """Return job settings whose folders are in a new temporary folder."""
     folder = Path(tempfile.mkdtemp(prefix="tidegate-bench-"))
     known: dict[str, object] = {
         "bootstrap_servers": bootstrap_servers,
@@ -31,7 +31,7 @@ def benchmark_settings(bootstrap_servers: str = "localhost:1", **changes: object
 
 
 def benchmark_session(settings: JobSettings | None = None) -> SparkSession:
-    """Start the session that the job would start; PYTHONPATH lets the workers import the benchmarks."""
+    """Start a session as the job does; set PYTHONPATH so that workers can import the benchmarks."""
     root = str(Path(__file__).parents[1])
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
     return build_session(settings or benchmark_settings())

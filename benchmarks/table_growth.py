@@ -43,13 +43,13 @@ COMMITS: Final = 2_000
 KEPT: Final = 100
 _COLLECTIONS: Final = 5
 _MOST_LINKS: Final = 30_000
-"""A file system has a limit: 65,000 links to a file on ext4."""
+"""The number of hard links to one file; ext4 allows 65,000."""
 _TWO_DAYS_MS: Final = 2 * 24 * 3600 * 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What a run has found. `heap_bytes` is what the JVM holds after a collection."""
+    """The results of a run. `heap_bytes` is the used heap of the JVM after garbage collections."""
 
     relief_seconds: float
     first_seconds: float
@@ -62,7 +62,7 @@ class Growth:
 
 
 class GrowingTable:
-    """A table of the job, committed to as the sink does it."""
+    """A table with commits as the sink makes them."""
 
     def __init__(self, spark: SparkSession, kept: int) -> None:
         self._spark = spark
@@ -92,9 +92,9 @@ class GrowingTable:
         return elapsed
 
     def inflate(self, count: int) -> int:
-        """Add a backlog of snapshots to the table in one commit; return the size of its metadata in bytes.
+        """Add `count` snapshots to the table in one commit; return the size of its metadata in bytes.
 
-        Each is as the head is: with a manifest list of its own, a summary, and an entry in the log of snapshots.
+        Each is a copy of the head, with its own manifest list, summary, and entry in the snapshot log.
         """
         iceberg = self._spark._jvm.org.apache.iceberg  # type: ignore[union-attr] # noqa: SLF001 - no Python API
         operations = self.table._operations()  # noqa: SLF001 - a backlog has no API
@@ -110,30 +110,30 @@ class GrowingTable:
         return size
 
     def heap_bytes(self) -> int:
-        """Return what the JVM holds after a collection."""
+        """Return the used heap of the JVM, the least of several garbage collections."""
         memory = self._spark._jvm.java.lang.management.ManagementFactory.getMemoryMXBean()  # type: ignore[union-attr] # noqa: SLF001 - the same
         found: list[int] = []
         for _ in range(_COLLECTIONS):
-            gc.collect()  # Python's proxies hold objects of the JVM
-            memory.gc()  # and Spark cleans up broadcasts when a collection has found them
+            gc.collect()  # Python proxies keep JVM objects alive
+            memory.gc()  # and Spark removes broadcasts after a collection has found them
             found.append(int(memory.getHeapMemoryUsage().getUsed()))
         return min(found)
 
     def assert_complete(self, rows: int) -> None:
-        """Assert that no expiry has taken a row away."""
+        """Assert that expiry has not removed rows."""
         assert self._spark.table(self.table.name).count() == rows
 
 
 def publish_batch(table: LedgerStore, files: list[str], held: Ledger, new: Ledger) -> tuple[float, Ledger]:
-    """Publish a batch; return the seconds that it took, and its ledger."""
+    """Publish a batch; return its seconds and the published ledger."""
     begun = time.perf_counter()
     while (published := table.publish(table.stage(files, new), held, new)) is None:
-        pass  # a compaction has moved the table: the sink stages again too
+        pass  # a compaction has changed the table; the sink also stages again
     return time.perf_counter() - begun, published
 
 
 def _append_snapshots(metadata: dict[str, Any], count: int) -> None:
-    """Append so many snapshots to a table's metadata, all of the last seconds of two days ago."""
+    """Append snapshots to a table's metadata; all are two days old, ten per millisecond."""
     for each in (*metadata["snapshots"], *metadata["snapshot-log"]):
         each["timestamp-ms"] -= _TWO_DAYS_MS
     (head,) = [
@@ -169,7 +169,7 @@ def _append_snapshots(metadata: dict[str, Any], count: int) -> None:
 
 
 def measure(spark: SparkSession, snapshots: int, commits: int, kept: int = KEPT) -> Growth:
-    """Inflate a table, expire the backlog, and commit while the table is maintained."""
+    """Inflate a table, expire the backlog, and commit beside maintenance; return the results."""
     growing = GrowingTable(spark, kept)
     inflated = growing.inflate(snapshots)
     upkeep = Upkeep(growing.table, seconds=1.0)
@@ -191,14 +191,14 @@ def measure(spark: SparkSession, snapshots: int, commits: int, kept: int = KEPT)
 
 
 def _commit(growing: GrowingTable, count: int) -> tuple[float, float]:
-    """Commit so many times; return the median seconds and the mean seconds of processor time of a commit."""
+    """Commit `count` times; return the median seconds and the mean CPU seconds of a commit."""
     before = _processor_seconds()
     taken = [growing.commit() for _ in range(count)]
     return statistics.median(taken), (_processor_seconds() - before) / count
 
 
 def _processor_seconds() -> float:
-    """Return the processor time of this process and of those that it has started, Java among them."""
+    """Return the CPU seconds of this process and its children, including Java."""
     process = psutil.Process()
     times = [each.cpu_times() for each in (process, *process.children(recursive=True))]
     return sum(each.user + each.system for each in times)

@@ -45,15 +45,15 @@ HISTORY: Final = 130_000
 COMMITS: Final = 720
 _KEPT: Final = 500
 _MOST_LINKS: Final = 30_000
-"""A file system has a limit: 65,000 links to a file on ext4."""
+"""The number of hard links to one file; ext4 allows 65,000."""
 
 
 class History(Protocol):
-    """A table of one sink, committed to as the sink does it."""
+    """A table of one sink, with commits as the sink makes them."""
 
     @property
     def table(self) -> LedgerStore:
-        """The table as the sink has it."""
+        """Return the table object of the sink."""
         ...
 
     def commit(self) -> float:
@@ -61,7 +61,7 @@ class History(Protocol):
         ...
 
     def inflate(self, count: int) -> int:
-        """Add a history of so many batches; return a size of it in bytes."""
+        """Add a history of `count` batches; return its size in bytes."""
         ...
 
 
@@ -80,14 +80,14 @@ class DeltaHistory:
         pq.write_table(pa.Table.from_pylist([{}], schema=target.schema), self._file)
 
     def commit(self) -> float:
-        """Stage and publish a file of one row."""
+        """Stage and publish a file of one row; return the seconds that it took."""
         file = self._file.with_name(f"{uuid4().hex}.parquet")
         shutil.copyfile(self._file, file)
         elapsed, self._ledger = _published(self.table, [f"file://{file}"], self._ledger)
         return elapsed
 
     def inflate(self, count: int) -> int:
-        """Repeat the newest commit of the log so many times, and have Delta write a checkpoint."""
+        """Repeat the newest commit of the log `count` times, let Delta write a checkpoint, and return the size of the log."""
         log = self._folder / "_delta_log"
         newest = int(self.table._snapshot().version())  # noqa: SLF001 - a history has no API
         original = log / f"{newest:020d}.json"
@@ -113,7 +113,7 @@ class PostgresqlHistory:
         self._ledger = _claimed(self.table, plan.contract.id)
 
     def commit(self) -> float:
-        """Stage and publish a row."""
+        """Stage and publish a row; return the seconds that it took."""
         name = f"{self.table.uuid[:8]}-tidegate-1-{uuid4().hex[:8]}-0"
         with psycopg.connect(self._url) as connection:
             connection.execute(f'CREATE UNLOGGED TABLE tidegate."{name}" (LIKE bench.history)')
@@ -122,7 +122,7 @@ class PostgresqlHistory:
         return elapsed
 
     def inflate(self, count: int) -> int:
-        """Update the ledger so many times, each in a transaction of its own, and insert as many rows."""
+        """Update the ledger and insert a row in `count` transactions; return the size of the ledger's table."""
         statement = sql.SQL(
             "DO $$ BEGIN FOR n IN 1..{} LOOP UPDATE tidegate.ledger SET ledger = ledger; "
             "INSERT INTO bench.history DEFAULT VALUES; COMMIT; END LOOP; END $$"
@@ -146,14 +146,14 @@ def _claimed(table: LedgerStore, stream: str) -> Ledger:
 
 
 def _published(table: LedgerStore, files: list[str], held: Ledger) -> tuple[float, Ledger]:
-    """Publish a batch; return the seconds that it took, and its ledger."""
+    """Publish a batch; return its seconds and the published ledger."""
     totals = BatchTotals(written=held.totals.written + 1)
     new = held.model_copy(update={"n": held.n + 1, "end": {0: held.end[0] + 1}, "totals": totals})
     return publish_batch(table, files, held, new)
 
 
 def measure(history: History, batches: int, commits: int) -> tuple[float, float, int]:
-    """Return the median seconds of a commit of the first hour and of one after the history, and the history's bytes."""
+    """Return the median seconds of a commit before and after the history, and the size of the history in bytes."""
     upkeep = Upkeep(history.table, seconds=5.0)
     for _ in range(3):  # the first commits of a process load classes
         history.commit()
@@ -161,7 +161,7 @@ def measure(history: History, batches: int, commits: int) -> tuple[float, float,
         first = statistics.median([history.commit() for _ in range(commits)])
     size = history.inflate(batches)
     later = Upkeep(history.table, seconds=5.0)
-    later.run()  # as the job does it before it claims a table with a backlog
+    later.run()  # as the job does before it claims a table with a backlog
     assert later.error is None, later.error
     with _kept_up(later):
         last = statistics.median([history.commit() for _ in range(commits)])

@@ -23,7 +23,7 @@ BATCH = (Step.CONTRACT, Step.JUDGE, Step.DECIDE, Step.QUARANTINE, Step.STAGE, St
 
 
 class Untraced(Stopwatch):
-    """A stopwatch as it would be without traces."""
+    """A stopwatch without support for traces."""
 
     @contextmanager
     def __call__(self, step: Step | ReplayStep) -> Iterator[None]:
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def run(batches: int, make: Callable[[], Stopwatch], trace: Trace) -> None:
-    """Time the steps of so many batches that do nothing."""
+    """Time the steps of batches without work."""
     for _ in range(batches):
         watch = make()
         with trace.current():
@@ -68,7 +68,7 @@ def run(batches: int, make: Callable[[], Stopwatch], trace: Trace) -> None:
 
 
 def traced(batches: int, tracer: OtelTracer) -> None:
-    """Do the same with a span for each batch, and one for each step."""
+    """Run batches with a span for each batch and each step."""
     for _ in range(batches):
         trace = tracer.begin("batch", {"tidegate.stream": "s"})
         run(1, partial(Stopwatch, "s", ignore_steps, trace), trace)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """Unpack a tar archive, with the filter of data where Python has it: 3.11 before 3.11.4 has none, later ones ask for it."""
+    """Unpack a tar archive, with the `data` filter if Python has it: 3.11.4 added it, and later versions require a choice."""
     with tarfile.open(archive) as opened:
         if hasattr(tarfile, "data_filter"):
             opened.extractall(folder, filter="data")

@@ -1,4 +1,4 @@
-"""A certificate authority of one's own, and certificates that it signs; all in PEM."""
+"""A test certificate authority and the certificates that it signs, in PEM."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cryptography.x509.oid import NameOID
 
 
 class Authority:
-    """Writes `<name>.pem` and `<name>.key` into a folder; `path` is its own certificate, which signs them."""
+    """A certificate authority that writes its files into a folder; `path` is its own certificate."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -29,7 +29,7 @@ class Authority:
         self.path.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
     def issue(self, name: str, *addresses: str, password: str | None = None) -> tuple[Path, Path]:
-        """Issue a certificate for addresses; returns the files of the certificate and of its key in PKCS #8."""
+        """Write `<name>.pem` and `<name>.key`, a certificate for IP addresses and its PKCS #8 key; return both paths."""
         key = ec.generate_private_key(ec.SECP256R1())
         builder = _builder(_name(name), self._name, key)
         if addresses:
@@ -57,7 +57,7 @@ def _name(text: str) -> x509.Name:
 def _builder(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey
 ) -> x509.CertificateBuilder:
-    # Real time: the clients look at it.
+    # Real time: clients check the validity period.
     now = datetime.now(UTC)
     return (
         x509.CertificateBuilder()

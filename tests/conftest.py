@@ -26,13 +26,13 @@ from tidegate.gateway.storage.database import Database
 from tidegate.spark_jobs.session import build_session
 from tidegate.spark_jobs.settings import JobSettings
 
-# Half the start-up time; throughput is no test's business.
+# These options halve the start-up time; no test measures throughput.
 QUICK_JAVA = ("-Xms64m", "-Xmx768m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Leave Spark's own connections to the garbage collector: PySpark and Py4J never close them."""
-    # A run that a shell has put into the background ignores interrupts, and so would every process that a test starts.
+    """Ignore warnings about unclosed local sockets, because PySpark and Py4J never close them."""
+    # A shell starts background runs with SIGINT ignored, and every process that a test starts would inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and current_thread() is main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line(
@@ -40,12 +40,12 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
-# Two processes share a run of `make test`: all that needs the one Spark session or the one broker in one of them, the rest,
-# and what starts processes of its own, in the other. In the long run, half of what needs a session and a broker gets them
-# in the other process too: with all of it in one, the other would be idle for an hour.
+# Two processes share a run of `make test`. One runs all tests that need the Spark session or the broker; the other runs the
+# rest, and tests that start processes of their own. In the long run, the other process also gets a session and a broker,
+# and half of the tests that need them: otherwise it would be idle for an hour.
 LONGEST_ID = 60
 SHARED_FIXTURES = {"broker", "spark", "suite"}
-"""One process has the session, the broker, and the compiled JSON-Schema-Test-Suite."""
+"""The fixtures of one process: the session, the broker, and the compiled JSON-Schema-Test-Suite."""
 OTHER_HALF = {
     "test_erase.py",
     "test_faults.py",
@@ -55,7 +55,7 @@ OTHER_HALF = {
     "test_rewind.py",
     "test_schedules.py",
 }
-# Tests of what the two databases could do differently. All others run on PostgreSQL in the long run only.
+# Tests of behaviour that could differ between the two databases. Others run on PostgreSQL in the long run only.
 DATABASE_TESTS = {
     "test_audit_store.py",
     "test_database.py",
@@ -71,7 +71,7 @@ DATABASE_TESTS = {
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
-    """Shorten the id of a parameter that is a long text: whole documents and hostile records would fill the output."""
+    """Shorten the id of a long text parameter, because documents and hostile records would fill the output."""
     if isinstance(val, str | bytes) and len(val) > LONGEST_ID:
         text = val if isinstance(val, str) else val.decode("latin-1")
         return f"{ascii(text[:LONGEST_ID])[1 : LONGEST_ID + 1]}..."
@@ -79,7 +79,7 @@ def pytest_make_parametrize_id(val: object) -> str | None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark the tests that belong together or to the long run. Later, pytest-xdist has read the marks already."""
+    """Mark tests that share a process or belong to the long run. Later hooks are too late: pytest-xdist has read the marks."""
     parameters = getattr(getattr(item, "callspec", None), "params", {})
     is_chosen = any("database_url" in mark.args[0] for mark in item.iter_markers("parametrize"))
     if (
@@ -94,7 +94,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Refuse to run where pytest-xdist does not keep them together: each process would start a session and a broker."""
+    """Raise UsageError if pytest-xdist lost the groups: each process would start a session and a broker."""
     if getattr(session.config.option, "loadgroup", False):
         apart = [
             each
@@ -121,9 +121,9 @@ def jars() -> Jars:
 
 @pytest.fixture(scope="session")
 def broker(java: Java, jars: Jars, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A real broker; `broker.bootstrap` is its address. Take topics from `make_topic`, because all tests share the broker."""
+    """A real broker with the address `broker.bootstrap`. Tests create topics with `make_topic`, because all share the broker."""
     root = tmp_path_factory.mktemp("broker")
-    # Any port but the usual one: a demo may run on this machine, or the tests of another checkout.
+    # A free port, because a demo or the tests of another checkout may use the default one.
     options = BrokerOptions(preferred_port=None, java_options=QUICK_JAVA)
     with Broker(root / "broker", RunDirectory(root / "run", root / "logs"), jars, java, options) as running:
         yield running
@@ -138,7 +138,7 @@ def make_topic(broker: Broker) -> Callable[..., str]:
         name = f"{prefix}-{uuid.uuid4().hex[:8]}"
         config = {key.replace("_", "."): value for key, value in settings.items()}
         client.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(30)
-        # Made is not yet known: on a busy machine the broker answers a while longer that there is no such topic.
+        # On a busy machine, the broker reports a new topic as unknown for a short time.
         while name not in client.list_topics(timeout=30).topics:
             time.sleep(0.02)
         return name
@@ -148,24 +148,24 @@ def make_topic(broker: Broker) -> Callable[..., str]:
 
 @pytest.fixture(scope="session")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The warehouse of the one Spark session; its catalog may be opened by other processes too."""
+    """The warehouse of the shared Spark session; other processes may open its catalog too."""
     return tmp_path_factory.mktemp("warehouse")
 
 
 @pytest.fixture(scope="session")
 def spark(jars: Jars, warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The one Spark session of the run, built as the job builds it."""
+    """The Spark session that all tests share, built as the job builds it."""
     settings = JobSettings(
         bootstrap_servers="none:0",
         registry_url="http://none",
         warehouse=warehouse,
-        sink="delta",  # a session for all sinks: Delta wants settings of its own, which leave the others alone
+        sink="delta",  # this session serves all sinks: the settings that Delta needs do not affect the others
         checkpoints=tmp_path_factory.mktemp("checkpoints"),
         spark_jars=jars.spark_dir,
         spark_driver_memory="1g",
     )
     with pytest.MonkeyPatch.context() as environment:
-        # Tests judge a few records a batch. Without these options, half of the session's processor time is its compiler's.
+        # Tests judge a few records per batch. Without these options, the JIT compiler uses half of the session's CPU time.
         environment.setenv("JDK_JAVA_OPTIONS", JAVA_OPTIONS)
         session = build_session(settings)
     yield session
@@ -174,14 +174,14 @@ def spark(jars: Jars, warehouse: Path, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[Postgresql]:
-    """A real PostgreSQL server, shared by all tests; take databases from it."""
+    """A real PostgreSQL server that all tests share; each test creates its own databases."""
     with Postgresql.running() as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def migrated_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A SQLite file with the registry's tables, to be copied."""
+    """A SQLite file with the registry's tables; tests copy it."""
     path = tmp_path_factory.mktemp("sqlite") / "template.db"
     database = Database(f"sqlite:///{path}")
     database.migrate()
@@ -191,9 +191,9 @@ def migrated_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """The URL of a migrated database of its own, once on SQLite and once on PostgreSQL (see `DATABASE_TESTS`).
+    """Yield the URL of a new migrated database, once on SQLite and once on PostgreSQL (see `DATABASE_TESTS`).
 
-    Where only one of them makes sense: `@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)`.
+    For one database only: `@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)`.
     """
     if request.param == "sqlite":
         template: Path = request.getfixturevalue("migrated_sqlite")
@@ -206,7 +206,7 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """In CI nothing is left out: a skipped test fails the run."""
+    """Fail the run in CI if a test was skipped."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if os.environ.get("CI") and reporter is not None and reporter.stats.get("skipped"):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

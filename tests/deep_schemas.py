@@ -1,4 +1,4 @@
-"""Schemas that lead to the same member of a value in several ways, and records nested deep enough to show it."""
+"""Schemas that reach the same member of a value by several paths, and deeply nested records."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ KINDS = tuple(BODIES)
 
 
 def recursive(kind: str) -> dict[str, Any]:
-    """Return a definition that leads back to itself twice for the same member."""
+    """Return a schema whose definition refers to itself twice for the same member."""
     body = BODIES[kind]({"$ref": "#/$defs/n"})
     return fresh({"$ref": "#/$defs/n", "$defs": {"n": {**body, "type": "object"}}})
 
 
 def dynamic(kind: str) -> dict[str, Any]:
-    """Return a schema that leads back to itself twice through its dynamic anchor."""
+    """Return a schema that refers to itself twice through its dynamic anchor."""
     return fresh({"$dynamicAnchor": "n", "type": "object", **BODIES[kind]({"$dynamicRef": "#n"})})
 
 
 def chained(kind: str, levels: int = LEVELS) -> dict[str, Any]:
-    """Return definitions that each lead to the next one twice for the same member."""
+    """Return a schema of `levels` definitions; each refers to the next one twice for the same member."""
     definitions = {f"d{each}": BODIES[kind]({"$ref": f"#/$defs/d{each + 1}"}) for each in range(levels)}
     definitions[f"d{levels}"] = {"type": "object"}
     return fresh({"$ref": "#/$defs/d0", "$defs": definitions})
@@ -61,7 +61,7 @@ SHAPES: dict[str, Callable[[str], dict[str, Any]]] = {
 
 
 def nested(depth: int, leaf: str) -> bytes:
-    """Return a record of objects within objects, around a leaf."""
+    """Return JSON of `depth` nested objects around a leaf."""
     return b'{"a":' * depth + leaf.encode() + b"}" * depth
 
 

@@ -1,4 +1,4 @@
-"""Contracts of tests that are about one part of them."""
+"""Contracts and plans for tests of one part of a contract."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 def contract_with(
     definition: Any, *, kind: str = "json-schema", formats: str | None = None, **parts: Any
 ) -> DataContract:
-    """Make a contract of a schema; `parts` are its other top-level members, such as rules and columns."""
+    """Build a contract from a schema; `parts` are its other top-level members, such as rules and columns."""
     schema = {"type": kind, "definition": definition} | ({} if formats is None else {"formats": formats})
     document = {
         "apiVersion": "tidegate/v1",
@@ -33,7 +33,7 @@ def plan_with(
     fastpath: bool | None = None,
     **parts: Any,
 ) -> EnforcementPlan:
-    """Compile such a contract; `fastpath` is that of `compile_plan`."""
+    """Build a contract as `contract_with` does, and compile it; `fastpath` is passed to `compile_plan`."""
     return compile_plan(contract_with(definition, kind=kind, formats=formats, **parts), fastpath=fastpath)
 
 

@@ -1,4 +1,4 @@
-"""The ledgers of a stream as tests begin with them; what a test is about, it changes with `model_copy`."""
+"""Ledgers that tests start from and change with `model_copy`."""
 
 from __future__ import annotations
 
@@ -17,4 +17,4 @@ LEDGER = Ledger(
     slots=1,
 )
 NEW = LEDGER.model_copy(update={"epoch": 1, "n": 0, "begin": {}, "end": {}})
-"""That of a stream which has published nothing yet."""
+"""The ledger of a stream that has published nothing yet."""

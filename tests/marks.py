@@ -1,4 +1,4 @@
-"""What only the long run tries: parameters, and most examples of properties."""
+"""Marks for the long run: parameters, and the number of examples of properties."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from _pytest.mark.structures import ParameterSet
 
 
 def full(*values: object) -> list[ParameterSet]:
-    """Return parameters that `make test` leaves out: the path that they take is tested there with another one."""
+    """Return parameters that only the long run uses; `make test` covers the same path with another parameter."""
     return [pytest.param(value, marks=pytest.mark.full) for value in values]
 
 
@@ -19,5 +19,5 @@ def is_short() -> bool:
 
 
 def examples(number: int) -> int:
-    """Return how many examples of a property are tried: all of them, and a fifth in `make test`."""
+    """Return the number of examples of a property: `number`, or a fifth of it in `make test`."""
     return number // 5 if is_short() else number

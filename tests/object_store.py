@@ -1,4 +1,4 @@
-"""A server that speaks S3, in a thread of this process; its requests can be made to fail."""
+"""An S3 server in a thread of this process, with requests that fail on demand."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from werkzeug.serving import make_server
 BUCKET = "lake"
 KEY_ID, SECRET, REGION = "tidegate", "secret-of-the-store", "us-east-1"
 _ROOT = b"CompleteMultipartUploadResponse"
-"""Moto names the root element so; the API, and PyArrow, expect `CompleteMultipartUploadResult`."""
+"""The root element of Moto's answer; the S3 API and PyArrow expect `CompleteMultipartUploadResult`."""
 
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
@@ -24,14 +24,14 @@ class ObjectStore:
     """An S3 API over HTTP with one bucket."""
 
     def __init__(self) -> None:
-        logging.getLogger("werkzeug").setLevel(logging.ERROR)  # otherwise a line for each request
+        logging.getLogger("werkzeug").setLevel(logging.ERROR)  # it logs a line for each request
         self._application: Application = DomainDispatcherApplication(create_backend_app)
         self._server = make_server("127.0.0.1", 0, self._serve, threaded=True)
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
         self.address = f"http://127.0.0.1:{self._server.server_port}"
         self.fails: Callable[[dict[str, Any]], bool] = lambda _: False
-        """Tells of each request (its WSGI environment) whether it is answered 503 SlowDown."""
+        """Returns for the WSGI environment of a request whether the answer is 503 SlowDown."""
         self.failed = 0
         self._client = boto3.client(
             "s3",
@@ -43,7 +43,7 @@ class ObjectStore:
         self._client.create_bucket(Bucket=BUCKET)
 
     def catalog(self, uri: str) -> dict[str, str]:
-        """Properties of a JDBC catalog whose tables are in the bucket."""
+        """Return the properties of a JDBC catalog whose tables are in the bucket."""
         return {
             "type": "jdbc",
             "uri": uri,
@@ -59,12 +59,12 @@ class ObjectStore:
         }
 
     def objects(self) -> list[str]:
-        """Keys of the objects in the bucket, as another client than the job's sees them."""
+        """Return the keys of the objects in the bucket, read with a client that the job does not use."""
         pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
         return [each["Key"] for page in pages for each in page.get("Contents", ())]
 
     def close(self) -> None:
-        """End the server."""
+        """Stop the server."""
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
@@ -93,7 +93,7 @@ class ObjectStore:
 
 @contextmanager
 def object_store() -> Iterator[ObjectStore]:
-    """Run a store, and end it."""
+    """Run a store, and stop it at the end."""
     store = ObjectStore()
     try:
         yield store

@@ -17,7 +17,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 
 @dataclass(frozen=True, slots=True)
 class ReceivedSpan:
-    """A span as it was sent; ids in hexadecimal digits, times in nanoseconds."""
+    """A received span; ids are hexadecimal, times are in nanoseconds since the Unix epoch."""
 
     service: str
     name: str
@@ -32,14 +32,14 @@ class ReceivedSpan:
 
 @dataclass(slots=True)
 class Receiver:
-    """What was received, and where it listens."""
+    """The URL of the receiver and the spans that it has received."""
 
     url: str
     spans: list[ReceivedSpan] = field(default_factory=list)
     changed: threading.Condition = field(default_factory=threading.Condition)
 
     def await_spans(self, *names: str, seconds: float = 120) -> list[ReceivedSpan]:
-        """Wait until a span of each of these names has come; return all that have."""
+        """Wait until a span of each name was received; return all received spans. Raise AssertionError after `seconds`."""
         with self.changed:
             assert self.changed.wait_for(lambda: set(names) <= {each.name for each in self.spans}, seconds), [
                 each.name for each in self.spans
@@ -48,7 +48,7 @@ class Receiver:
 
 
 def read_spans(content: bytes) -> Iterator[ReceivedSpan]:
-    """Yield the spans of a message of the protocol. Source: OTLP 1.x, `ExportTraceServiceRequest`."""
+    """Yield the spans of an OTLP export request. Source: OTLP 1.x, `ExportTraceServiceRequest`."""
     for resource in ExportTraceServiceRequest.FromString(content).resource_spans:
         names = {each.key: each.value.string_value for each in resource.resource.attributes}
         for scope in resource.scope_spans:
@@ -68,7 +68,7 @@ def read_spans(content: bytes) -> Iterator[ReceivedSpan]:
 
 @contextmanager
 def receiving() -> Iterator[Receiver]:
-    """Listen on a free port, in a thread."""
+    """Run a receiver on a free port, in a thread."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:

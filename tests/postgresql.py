@@ -1,4 +1,4 @@
-"""A real PostgreSQL for one run of the tests: on a Unix socket only, gone with the process that started it."""
+"""A real PostgreSQL server for one test run: it listens on a Unix socket only, and stops with the process that started it."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _BINARIES = Path("/usr/lib/postgresql")
 _TEMPLATE = "tidegate_template"
 _USERS = ("postgres", "nobody")
 _ROOM_BYTES = 1 << 30
-# Nothing here has to survive the machine; what has to survive is a killed gateway.
+# Data must survive a killed gateway, but not a crash of the machine.
 _QUICK = "-F -c full_page_writes=off -c shared_buffers=32MB -c max_connections=300 -c autovacuum=off"
-# The shell waits for its standard input to end, however the tests end; then it stops the server and removes it.
+# The shell waits until its standard input is closed, which happens however the tests end; then it removes the server.
 _UNTIL_THE_PIPE_CLOSES = f"""
 if "$0" start --wait --silent --pgdata "$1/data" --log "$1/log" --options "-k $1 -h '' {_QUICK}"; then
   echo ready
@@ -37,7 +37,7 @@ fi
 
 
 class Postgresql:
-    """A server, and databases made of a template that is migrated already."""
+    """A server that creates databases from a migrated template."""
 
     def __init__(self, socket_folder: Path) -> None:
         self._folder = socket_folder
@@ -48,7 +48,7 @@ class Postgresql:
     @classmethod
     @contextmanager
     def running(cls) -> Iterator[Self]:
-        """Start a server whose text sorts as people sort it, so that a forgotten COLLATE shows. Debian's binaries."""
+        """Start a server from Debian's binaries. It sorts text by the locale en-US, so that tests notice a missing COLLATE."""
         binaries = newest_binaries()
         folder = Path(tempfile.mkdtemp(prefix="tidegate-pg-", dir=_memory()))
         as_user = _unprivileged(folder)
@@ -80,7 +80,7 @@ class Postgresql:
 
     @contextmanager
     def database(self, *, template: str = _TEMPLATE) -> Iterator[str]:
-        """Make a database that is migrated (with the template `template0`: an empty one); returns its URL."""
+        """Create a migrated database (`template0`: an empty one) and yield its URL; drop it at the end."""
         name = f"t{uuid.uuid4().hex}"
         self._do("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy", name, template)
         yield self.url(name)
@@ -97,12 +97,12 @@ class Postgresql:
 
 
 def for_psycopg(url: str) -> str:
-    """The URL of a database as the sink takes it: without SQLAlchemy's name of a driver."""
+    """Return the URL for the sink, without the driver name of SQLAlchemy."""
     return url.replace("+psycopg", "")
 
 
 def newest_binaries(folder: Path = _BINARIES) -> Path:
-    """Find PostgreSQL. Without it the tests that need it are left out, but not in CI."""
+    """Return the folder of the newest PostgreSQL. If there is none, skip the test; in CI, fail it."""
     found = sorted(folder.glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
     if found:
         return found[-1].parent
@@ -113,7 +113,7 @@ def newest_binaries(folder: Path = _BINARIES) -> Path:
 
 
 def _unprivileged(folder: Path) -> dict[str, object]:
-    """Give the folder to a user other than root, because PostgreSQL refuses to run as root; return how to run as that user."""
+    """Make another user own the folder, because PostgreSQL refuses to run as root; return the options of `subprocess` for that user."""
     if os.getuid() != 0:
         return {}
     users = {entry.pw_name: entry for entry in pwd.getpwall()}
@@ -123,7 +123,7 @@ def _unprivileged(folder: Path) -> dict[str, object]:
 
 
 def _memory() -> Path | None:
-    """Return a folder that is kept in memory, where there is one with room: a database is made in a third of the time."""
+    """Return a folder in memory if it has space, else None: a database is created there in a third of the time."""
     folder = Path("/dev/shm")  # noqa: S108 - what is made in it belongs to the server's user alone
     is_roomy = folder.is_dir() and shutil.disk_usage(folder).free > _ROOM_BYTES
     return folder if is_roomy and os.access(folder, os.W_OK) else None

@@ -1,4 +1,4 @@
-"""Reconciling what a test has written down as plain positions."""
+"""Reconciliation of plain positions."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ def reconcile(  # noqa: PLR0913, PLR0917 - all that `rules.reconcile` looks at, 
     upserts: rules.Upserts | None = None,
     dropped: Iterable[Position] = (),
 ) -> rules.Reconciliation:
-    """Reconcile positions; they may repeat in `written` and `quarantined`."""
+    """Return the reconciliation of positions; they may repeat in `written` and `quarantined`."""
     rows = rules.Written(Sightings(written), later, upserts, Positions(dropped))
     return rules.reconcile(ledger, Positions(source), rows, Sightings(quarantined), retained)

@@ -1,4 +1,4 @@
-"""Steps of a walk, counted: calls of our own functions. And schemas that a walk without memory needs 2^n steps for."""
+"""A counter of function calls, and schemas for which a walk without memory needs 2^n steps."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ MOST = 3_000_000
 
 
 class TooManySteps(BaseException):
-    """More calls than any walk may take: no `except Exception` of the product swallows it."""
+    """Too many calls; a BaseException, so that no `except Exception` of the product catches it."""
 
 
 def steps_of(work: Callable[[], object], most: int = MOST) -> int:
-    """Count the calls of our own functions; what is refused is an answer, too."""
+    """Return the number of calls of our own functions, also if `work` raises ContractError. Raise TooManySteps above `most`."""
     steps = 0
 
     def count(frame: FrameType, event: str, _: object) -> None:
@@ -32,7 +32,7 @@ def steps_of(work: Callable[[], object], most: int = MOST) -> int:
             if steps > most:
                 raise TooManySteps
 
-    threading.setprofile(count)  # of threads that begin now, such as those of the application
+    threading.setprofile(count)  # also of threads that start later, such as those of the application
     sys.setprofile(count)
     try:
         work()
@@ -45,13 +45,13 @@ def steps_of(work: Callable[[], object], most: int = MOST) -> int:
 
 
 def fresh(schema: dict[str, Any]) -> dict[str, Any]:
-    """Copy a schema as it is read from a text: no two parts of it are the same object."""
+    """Return a deep copy in which no object is shared, as in a schema that was parsed."""
     copied: dict[str, Any] = json.loads(json.dumps(schema))
     return copied
 
 
 def chain(count: int, body: Callable[[dict[str, str]], dict[str, Any]]) -> dict[str, Any]:
-    """Return definitions; each refers to the next one by `body`."""
+    """Return a schema of `count` definitions; `body` makes each from a reference to the next one."""
     definitions: dict[str, Any] = {
         f"d{index}": body({"$ref": f"#/$defs/d{index + 1}"}) for index in range(count)
     }
@@ -61,6 +61,6 @@ def chain(count: int, body: Callable[[dict[str, str]], dict[str, Any]]) -> dict[
 
 
 def loops(count: int) -> dict[str, Any]:
-    """Return definitions that all lead to each other on one value."""
+    """Return a schema of `count` definitions that all refer to each other for the same value."""
     each = {"anyOf": [{"$ref": f"#/$defs/d{index}"} for index in range(count)]}
     return fresh({"$ref": "#/$defs/d0", "$defs": {f"d{index}": each for index in range(count)}})

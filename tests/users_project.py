@@ -1,4 +1,4 @@
-"""A project of a user, with packages named as the folders of this repository are."""
+"""A user's project with packages that have the names of this repository's folders."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ with (Path(__file__).parents[1] / "imported.txt").open("a") as noted:
 
 
 def make_project(folder: Path) -> Path:
-    """Make the packages in a folder; each notes in `imported.txt` that it was imported. None has a module."""
+    """Write empty packages into a folder; each appends its name to `imported.txt` when it is imported."""
     for name in NAMES:
         (folder / name).mkdir(parents=True)
         (folder / name / "__init__.py").write_text(_PACKAGE)
@@ -24,12 +24,12 @@ def make_project(folder: Path) -> Path:
 
 
 def imported(project: Path) -> set[str]:
-    """The packages of a project that were imported."""
+    """Return the names of the project's packages that were imported."""
     noted = project / "imported.txt"
     return set(noted.read_text().split()) if noted.exists() else set()
 
 
 def environment(project: Path) -> dict[str, str]:
-    """The environment of a process in which the project's packages come first on the path."""
+    """Return the environment of a process that finds the project's packages first."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("TIDEGATE_", "PYTHON"))}
     return kept | {"PYTHONPATH": str(project)}

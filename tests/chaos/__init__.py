@@ -1,1 +1,1 @@
-"""Faults at random, for as long as asked."""
+"""Random faults for a given time."""

@@ -1,4 +1,4 @@
-"""What is done to a line at random: to its jobs, to its broker, topics, contract, table and disk."""
+"""Random faults of a line: of its jobs, broker, topics, contract, table and disk."""
 
 from __future__ import annotations
 
@@ -41,21 +41,21 @@ PARTITIONS = 4
 MOST_PARTITIONS = 8
 RECORDS_PER_SECOND = 100
 KEYS = 500
-"""So many keys of a partition take turns where the newest of each is kept."""
+"""The number of keys of a partition if the sink upserts."""
 LONGEST_SECONDS = 45.0
-"""A job takes 10 to 20 of them to start on a small machine, and then has some for batches."""
+"""The longest wait between two steps. A job takes 10 to 20 s to start on a small machine; the rest is for batches."""
 AWAY_SECONDS = 10.0
-"""How long the broker is away at most."""
+"""The longest outage of the broker, and of the full disk."""
 MOST_SLOTS = 3
 EVENTS = ("table_compacted", "compaction_conflicted", "orphans_removed", "table_not_maintained")
-"""What jobs log of their maintenance, and is counted."""
+"""The maintenance events in the logs of jobs that are counted."""
 OF_MAINTENANCE = {"OPTIMIZE", "RESTORE", "VACUUM START", "VACUUM END"}
-"""Commits of a Delta table that leave the ledger where it is."""
+"""Operations of Delta commits that do not change the ledger."""
 MENDS_ALL: dict[str, Any] = {
     "fix": "amount",
     "steps": [{"action": "set", "field": "/amount", "value": 901}],
 }
-"""A fix with which each version of the contract accepts a record: they refuse amounts below 900, and 999."""
+"""A fix with which every contract version accepts a record: versions refuse 999 and some amounts below 900."""
 _MOST_REPLAYS = 3
 _MOST_ROUNDS = 8
 OPTIONS = ("--max-offsets", "500", "--trigger-seconds", "0.1")
@@ -65,23 +65,23 @@ Fault = Callable[[], None]
 
 @dataclass(frozen=True)
 class World:
-    """What is around a line: how its contract is changed, and what stops and starts its broker.
+    """The environment of a line: how its contract changes, and what stops and starts its broker.
 
-    `disk` is a small file system that holds tables and checkpoints, None without the right to mount one.
+    `disk` is a small file system with tables and checkpoints; None without the permission to mount one.
     """
 
     environment: dict[str, str]
     changes: Mapping[str, object]
-    """What each version of the contract has beside its rules."""
+    """The members of every contract version besides its rules."""
     stop_broker: Fault
     start_broker: Fault
     disk: Path | None
     session: Callable[[], SparkSession]
-    """Returns the session that a table of Delta is changed and read with; it is started when it is first needed."""
+    """Returns the session that changes and reads a Delta table; the first call starts it."""
 
 
 class Chaos:
-    """A line, its jobs, and what is done to them. Everything is chosen by the seed."""
+    """A line, its jobs and their faults. The seed determines all choices."""
 
     def __init__(self, line: Line, world: World, seed: int) -> None:
         self._line, self._world = line, world
@@ -95,7 +95,7 @@ class Chaos:
         self.faults: Counter[str] = Counter()
         self.events: Counter[str] = Counter()
         self.deleted: dict[str, Topic] = {}
-        """What retention has deleted of each topic: the account needs it."""
+        """The deleted records of each topic, which the account needs."""
 
     def menu(self) -> dict[str, Fault]:
         """Return the faults that this sink can have, by name."""
@@ -111,7 +111,7 @@ class Chaos:
         ]
         settings = self._line.settings
         if settings.sink == "kafka" or settings.write_mode == "upsert":
-            faults.append(self.shorten_retention)  # an older table would need what its topics held then
+            faults.append(self.shorten_retention)  # older tables would need deleted records
         else:
             faults.append(self.restore if settings.sink == "postgresql" else self.roll_back)
         if self._world.disk is not None:
@@ -119,10 +119,10 @@ class Chaos:
         return {fault.__name__: fault for fault in faults}
 
     def run(self, seconds: float, only: Sequence[str] = ()) -> None:
-        """Do one fault after the other until the time is over: half of them kill a job."""
+        """Run random faults one after the other until the time is over."""
         begun = time.monotonic()
         menu = self.menu()
-        # Replays are often requested: they take a while, and the faults after a request meet it.
+        # Replays are frequent and take a while, so that later faults occur during a replay.
         names = only or [*menu, *["kill"] * (len(menu) - 2), *["replay"] * 3]
         while time.monotonic() < begun + seconds:
             name = self._random.choice(names)
@@ -131,12 +131,12 @@ class Chaos:
             menu[name]()
 
     def produce(self, stopping: Event) -> None:
-        """Produce records until `stopping` is set; one in eight is refused, and one in twenty a tombstone for upserts."""
+        """Produce records until `stopping` is set: one in eight has the amount 999; with upserts, one in twenty is a tombstone."""
         while not stopping.wait(0.2):
             self._line.produce(*(self._record() for _ in range(RECORDS_PER_SECOND // 5)))
 
     def _record(self) -> Sent:
-        """Return the next record. One key is always in one partition, and ends in its number."""
+        """Return the next record. All records of a key are in one partition."""
         is_upsert = self._line.settings.write_mode == "upsert"
         self._turn += 1
         partition = self._turn % self._partitions
@@ -150,13 +150,13 @@ class Chaos:
         return Sent(sent.value, sent.key, partition)
 
     def finish(self) -> None:
-        """Let a job catch up with all there is, and end all replays; then replay all refused records."""
+        """Process all records and replays; then replay all refused records."""
         self._catch_up()
         self._request_replay()
         self._catch_up()
 
     def _catch_up(self) -> None:
-        for _ in range(_MOST_ROUNDS):  # a job of a moment may end before it hears of a request
+        for _ in range(_MOST_ROUNDS):  # a short job may end before it receives a request
             job = self._start("--available-now", "--max-offsets", "10000")
             code = job.process.wait()
             self._end(job)
@@ -166,9 +166,9 @@ class Chaos:
         raise AssertionError(f"replays do not end: {self._open_replays()}")
 
     def replayed(self) -> set[Position]:
-        """Return the source positions of refused records that must have been written: all that could be replayed at last.
+        """Return the source positions of refused records that must have been written by replays.
 
-        Of refusals that retention has deleted, only those that the ledger names: they were replayed before.
+        These are all refusals that exist, and those deleted by retention that the ledger names as replayed.
         """
         quarantine = quarantine_topic(self._line.topic)
         kept = {*refusals(self._line).values()}
@@ -188,23 +188,23 @@ class Chaos:
         time.sleep(self._random.uniform(0, longest))
 
     def _beside_a_job(self, disturb: Fault) -> None:
-        """Disturb while a job runs, and kill it some time later."""
+        """Run a fault while a job runs, and kill the job later."""
         job = self._start()
         self._wait()
         disturb()
         self._wait()
         self._end(job)
 
-    # Of the jobs.
+    # Faults of jobs.
 
     def kill(self) -> None:
-        """Kill a job, at any step."""
+        """Kill a job at a random time."""
         job = self._start()
         self._wait()
         self._end(job)
 
     def overtake(self) -> None:
-        """Stop a job, let another take over, and let the first go on as a zombie."""
+        """Suspend a job, let another one take over, and resume the first as a zombie."""
         zombie = self._start()
         self._wait()
         zombie.process.send_signal(signal.SIGSTOP)
@@ -216,15 +216,15 @@ class Chaos:
         self._end(heir)
 
     def replay(self) -> None:
-        """Request the replay of all records that are refused now, beside a job that is killed later."""
+        """Request the replay of all refused records while a job runs, and kill the job later."""
         job = self._start()
-        job.await_event("batch_published")  # the registry knows the stream from then on
+        job.await_event("batch_published")  # only then the registry knows the stream
         self._request_replay(self._random.choice((None, 200, 1000)))
         self._wait()
         self._end(job)
 
     def _request_replay(self, rate: int | None = None) -> None:
-        """Request it with a fix that each version of the contract accepts, as long as few requests wait."""
+        """Request a replay with `MENDS_ALL`, unless there are no refusals or `_MOST_REPLAYS` requests are open."""
         line = self._line
         topic = quarantine_topic(line.topic)
         if Topics(line.settings.kafka).identity(topic) is None or len(self._open_replays()) >= _MOST_REPLAYS:
@@ -246,16 +246,16 @@ class Chaos:
         return [each["id"] for each in found if each["state"] == "open"]
 
     def crowd(self) -> None:
-        """Start two at once."""
+        """Start two jobs at once."""
         jobs = [self._start(), self._start()]
         self._wait()
         for job in jobs:
             self._end(job)
 
-    # Of what is around them.
+    # Faults of the environment.
 
     def restart_broker(self) -> None:
-        """Take the broker away from a job for a while."""
+        """Stop the broker for a while, and start it again."""
 
         def restart() -> None:
             self._world.stop_broker()
@@ -265,7 +265,7 @@ class Chaos:
         self._beside_a_job(restart)
 
     def add_partition(self) -> None:
-        """Add a partition to the source; records come to it at once."""
+        """Add a partition to the source; it receives records at once."""
 
         def add() -> None:
             line, more = self._line, self._partitions + 1
@@ -273,14 +273,14 @@ class Chaos:
                 return
             client = AdminClient({"bootstrap.servers": line.settings.bootstrap_servers})
             client.create_partitions([NewPartitions(line.topic, more)])[line.topic].result(30)
-            while len(Topics(line.settings.kafka).latest(line.topic)) < more:  # until the broker knows it
+            while len(Topics(line.settings.kafka).latest(line.topic)) < more:  # until it is known
                 time.sleep(0.1)
             self._partitions = more
 
         self._beside_a_job(add)
 
     def publish_version(self) -> None:
-        """Publish a major version of the contract, which may refuse more records than the one before."""
+        """Publish a major version of the contract, which may refuse more records than the previous one."""
 
         def publish() -> None:
             self._version += 1
@@ -296,7 +296,7 @@ class Chaos:
         self._beside_a_job(publish)
 
     def change_slots(self) -> None:
-        """Give the jobs from now on another number of producers."""
+        """Change the number of producers of later jobs."""
         slots = str(self._random.randint(1, MOST_SLOTS))
         self._environment["TIDEGATE_QUARANTINE_SLOTS"] = slots
         if self._line.settings.accepted_slots > 1:  # the tasks of the Kafka sink write
@@ -304,7 +304,7 @@ class Chaos:
         self.kill()
 
     def shorten_retention(self) -> None:
-        """Delete what no start needs: source records below the ledger, and refused ones below its mark."""
+        """Delete the records that no start needs: in the source below the ledger's end, in the quarantine topic below `scan_from`."""
 
         def shorten() -> None:
             ledger, quarantine = self._line.ledger(), quarantine_topic(self._line.topic)
@@ -312,14 +312,14 @@ class Chaos:
             self._delete(quarantine, ledger.scan_from.get(quarantine, {}))
 
         job = self._start()
-        job.await_event("batch_published")  # there is a ledger from then on
+        job.await_event("batch_published")  # only then there is a ledger
         self._wait()
         shorten()
         self._wait()
         self._end(job)
 
     def _delete(self, topic: str, before: Vector) -> None:
-        """Delete the records below these offsets, as retention does, and remember them."""
+        """Delete the records below these offsets, as retention does, and add them to `deleted`."""
         first = {p: offset for p, offset in before.items() if offset > 0}
         known = self.deleted.setdefault(topic, {})
         known |= {
@@ -331,7 +331,7 @@ class Chaos:
             future.result(30)
 
     def fill_disk(self) -> None:
-        """Fill the disk of tables and checkpoints beside a job, for a while."""
+        """Fill the disk of tables and checkpoints for a while."""
         assert self._world.disk is not None
         ballast = self._world.disk / "ballast"
 
@@ -348,7 +348,7 @@ class Chaos:
         self._beside_a_job(fill)
 
     def restore(self) -> None:
-        """Restore rows and ledger from a backup that is some batches old."""
+        """Restore rows and ledger from an older backup (PostgreSQL)."""
         line = self._line
         table, backup = (
             sql.Identifier(*qualified_name(line.contract_id)),
@@ -372,7 +372,7 @@ class Chaos:
             connection.execute(change, (*ledger, line.contract_id))
 
     def roll_back(self) -> None:
-        """Roll the table back. The next job stops and names the remedy, which rebuilds the ledger from the rows."""
+        """Roll the table back (Iceberg, Delta). The next job stops and names `tidegate adopt --replace`, which is then run."""
         line = self._line
         job = self._start()
         job.await_event("batch_published")
@@ -397,7 +397,7 @@ class Chaos:
         assert adopted.returncode == 0, adopted.stdout + adopted.stderr
 
     def _roll_back_iceberg(self) -> bool:
-        """Move the head below the published snapshot; return False if all of them have expired."""
+        """Move the head to a snapshot before the published one; return False if there is none."""
         table = open_table(self._line.settings, self._line.contract_id)
         published = table.snapshot_by_name(PUBLISHED_TAG)
         _, *earlier = ancestors_of(published, table.metadata) if published else [None]
@@ -407,7 +407,7 @@ class Chaos:
         return bool(earlier)
 
     def _roll_back_delta(self) -> bool:
-        """Restore a version below the one that moved the ledger last; return False if there is none."""
+        """Restore a version before the one that last updated the ledger; return False if there is none."""
         spark = self._world.session()
         name = f"delta.`{table_location(self._line.settings.warehouse, self._line.contract_id)}`"
         history = spark.sql(f"DESCRIBE HISTORY {name}").collect()

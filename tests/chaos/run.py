@@ -57,7 +57,7 @@ MAINTENANCE = {
     "TIDEGATE_SNAPSHOTS_KEPT": "20",
     "TIDEGATE_SNAPSHOT_PROTECTED_SECONDS": "30",
 }
-"""As much maintenance beside the batches as there can be."""
+"""Settings for the most frequent maintenance beside the batches."""
 DISK_MEGABYTES = 512
 KEYED: dict[str, object] = {"primary_key": ["id"], "tombstones": "delete"}
 
@@ -73,12 +73,12 @@ def _line(bootstrap: str, folder: Path, sink: dict[str, object]) -> Line:
     topic = "chaos"
     client = AdminClient({"bootstrap.servers": bootstrap})
     client.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
-    # Its jobs are processes of their own: a session is only needed to look at a table of Delta, and started for that.
+    # Jobs run in their own processes. Only reading a Delta table needs a session, which is started for that.
     return Line(cast("SparkSession", None), settings, topic, "test.chaos")
 
 
 class _Broker:
-    """A broker that is stopped and started again with its data, at one address."""
+    """A broker that keeps its data and its address when it is restarted."""
 
     def __init__(self, folder: Path, jars: Jars) -> None:
         self._folder, self._jars = folder, jars
@@ -87,7 +87,7 @@ class _Broker:
 
     @property
     def bootstrap(self) -> str:
-        """Its address, once it was started."""
+        """Return the address; `start` must have been called."""
         return f"127.0.0.1:{self._port}"
 
     def start(self) -> None:
@@ -154,7 +154,7 @@ def main() -> int:
 
 
 def _small_disk(folder: Path, stack: ExitStack) -> Path | None:
-    """Mount a file system that is soon full, and unmount it at the end; None without the right to."""
+    """Mount a small file system and return its folder; `stack` unmounts it. Return None if the user is not root."""
     if os.geteuid() != 0:
         print("the disk is not filled: that needs root")
         return None
@@ -166,7 +166,7 @@ def _small_disk(folder: Path, stack: ExitStack) -> Path | None:
 
 
 def report(line: Line, chaos: Chaos) -> int:
-    """Print what became of the records; returns the status to end with."""
+    """Print the account of the records; return the exit status: 0 if nothing is wrong, else 1."""
     faults = chaos.faults
     try:
         replayed = chaos.replayed()
@@ -183,7 +183,7 @@ def report(line: Line, chaos: Chaos) -> int:
     for name in ("lost", "doubled", "in_both", "from_nowhere", "changed"):
         positions = getattr(found, name)
         print(f"{name.replace('_', ' '):>14} {len(positions):,} {positions[:10] if positions else ''}")
-    # What retention has deleted cannot be proven, and is in the account nevertheless.
+    # Deleted records cannot be proven, but the account includes them.
     holds = reconciled.holds or (bool(chaos.deleted) and reconciled.answer is Answer.UNPROVEN)
     if reconciled.holds:
         print("reconcile: every offset has one fate")

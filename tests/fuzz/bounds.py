@@ -1,4 +1,4 @@
-"""Bounds of one input: the time of the processor, and memory. The process ends when one is exceeded."""
+"""Limits on CPU time and memory for the judging of one input. Exceeding the time ends the process."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 
 MEMORY_BYTES: Final = 512 * 1024 * 1024
-"""Most memory that the inputs, of at most 128 KiB, may take above what the process begins with."""
+"""The memory that inputs of at most 128 KiB may use beyond what the process has when `bound_memory` is called."""
 
 
 def within(seconds: float, work: Callable[[], T]) -> T:
-    """Do some work; the process is ended by SIGPROF when it takes more of the processor's time, in C code too."""
+    """Return the result of `work`. SIGPROF ends the process if the work takes more CPU time than `seconds`, also in C code."""
     signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         return work()

@@ -1,4 +1,4 @@
-"""Small and large changes of bytes: those that parsers fail on most."""
+"""Mutations of bytes and JSON documents that often make parsers fail."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from random import Random
 from typing import Any, Final
 
 MOST_BYTES: Final = 128 * 1024
-"""Longest input that is made."""
+"""The maximum length of a mutated input."""
 
 _INTERESTING: Final = (
     b"\x00", b"\x01", b"\x02", b"\x7f", b"\x80", b"\xff", b"\xff" * 9 + b"\x01", b"\x80\xb4\x89\x13", b"\xfe\xff\xff\xff\x0f",
@@ -21,7 +21,7 @@ _INTERESTING: Final = (
 
 
 def mutated(chance: Random, seeds: Sequence[bytes]) -> bytes:
-    """Change one of the seeds, once or several times."""
+    """Return a random seed with 1 to 16 random changes of its bytes."""
     data = bytearray(chance.choice(seeds))
     for _ in range(1 << chance.randrange(5)):
         _CHANGES[chance.randrange(len(_CHANGES))](chance, data, seeds)
@@ -99,13 +99,13 @@ _VALUES: Final[tuple[Any, ...]] = (
 
 
 def mutated_document(chance: Random, seeds: Sequence[bytes]) -> bytes:
-    """Change a seed that is JSON in some of its nodes; others as bytes."""
+    """Return a random seed with 1 to 4 changed JSON nodes, or with changed bytes if it is not JSON."""
     try:
         document = json.loads(chance.choice(seeds))
         for _ in range(1 << chance.randrange(3)):
             _change(chance, list(_holders(document)))
         return json.dumps(document)[:MOST_BYTES].encode()
-    except (ValueError, RecursionError):  # no JSON, or nested too deep to be written
+    except (ValueError, RecursionError):  # not JSON, or nested too deeply to be written
         return mutated(chance, seeds)
 
 

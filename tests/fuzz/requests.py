@@ -1,4 +1,4 @@
-"""Changed requests by people of one team to a registry that two teams share, without a network in between."""
+"""Mutated requests by people of one team to a registry that two teams share, without a network."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from tests.property.two_teams import (
 )
 
 ANSWER_SECONDS: Final = 5.0
-"""Longest that one answer may take, in time of the processor: other programs must not fail a run."""
+"""The limit of CPU time for one answer; it is not wall time, which depends on other programs."""
 _REQUESTS_OF_A_REGISTRY: Final = 5_000
 _REQUESTS_OF_AN_INDEX: Final = 100
-"""After so many, the refused records are indexed again: an admin may have requested a rebuild."""
+"""The requests between two runs of the quarantine index, because a request may have started a rebuild."""
 _SEEDS: Final = [json.dumps(body).encode() for body in BODIES]
 _METHODS: Final = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE")
 _MEDIA_TYPES: Final = (
@@ -56,12 +56,12 @@ _HEADERS: Final = (
 
 
 _LEFT_OUT_OF_ADDRESSES: Final = dict.fromkeys(map(ord, "\t\r\n"))
-"""Characters that `urlsplit` leaves out. Source: URL Standard, clause 4.4."""
+"""Characters that `urlsplit` removes. Source: URL Standard, clause 4.4."""
 
 
 @dataclass(frozen=True)
 class HostileRequest:
-    """One request, as a server passes it on."""
+    """One request, as a server passes it to the application."""
 
     role: str | None
     method: str
@@ -71,7 +71,7 @@ class HostileRequest:
     breaks_off: bool
 
     def text(self) -> str:
-        """Return everything that an answer may repeat."""
+        """Return all text of the request, which the answer may repeat."""
         target = unquote_to_bytes(self.target).decode("utf-8", "replace")
         return self.target + target + self.content.decode("utf-8", "replace") + str(self.headers)
 
@@ -79,19 +79,19 @@ class HostileRequest:
 def fuzz_requests(
     chance: Random, rounds: Iterator[int], keep: Path, bootstrap_servers: str | None = None
 ) -> int:
-    """Ask until the rounds end; return how many requests. Raises AssertionError for an answer that must not be.
+    """Send requests until the rounds end; return their number. Raise AssertionError for a wrong answer.
 
-    Each answer is below 500, takes at most ANSWER_SECONDS, and has nothing of the other team, whose rows stay as they are.
-    Without a broker, an answer may also be that there is none.
+    The status is below 500, or reports a missing broker. An answer takes at most ANSWER_SECONDS of CPU time.
+    It contains no data of the other team, and the requests change no rows of that team.
     """
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     answers = _Answers()
     with keep.open("w", encoding="utf-8") as kept:
-        # A registry ends without a request when the rounds have ended.
+        # The last registry may get no requests, because the rounds have ended.
         while answers.done % _REQUESTS_OF_A_REGISTRY == 0:
             before, registry = answers.done, Registry(bootstrap_servers)
             try:
-                # One task for all requests of a registry: the threads of its handlers end with the task.
+                # All requests of a registry run in one task, with which the threads of its handlers end.
                 asyncio.run(
                     _ask_all(registry, chance, islice(rounds, _REQUESTS_OF_A_REGISTRY), kept, answers)
                 )
@@ -108,7 +108,7 @@ def fuzz_requests(
 
 @dataclass
 class _Answers:
-    """What was answered so far: how many requests, the slowest one, and how often each status."""
+    """The number of requests, the slowest request, and the count of each status."""
 
     done: int = 0
     slowest: tuple[float, str] = (0.0, "")
@@ -140,7 +140,7 @@ async def _ask_all(
 
 
 def _keep(kept: TextIO, request: HostileRequest) -> None:
-    """Write the request in hand over the one before."""
+    """Write the current request over the previous one."""
     kept.seek(0)
     kept.write(repr(request))
     kept.truncate()
@@ -148,10 +148,10 @@ def _keep(kept: TextIO, request: HostileRequest) -> None:
 
 
 def _check(request: HostileRequest, status: int, answer: bytes, seconds: float, stored: str) -> None:
-    """Raise AssertionError for a wrong answer; `stored` is a text that an earlier request stored as its own."""
+    """Raise AssertionError for a slow answer, or one with data of the other team that is in neither the request nor `stored`."""
     assert seconds < ANSWER_SECONDS, (request, seconds)
     sent = request.text() + stored
-    if 300 <= status < 400:  # an address to go to, which `urlsplit` has read
+    if 300 <= status < 400:  # `urlsplit` has parsed the address of a redirect
         sent += sent.translate(_LEFT_OUT_OF_ADDRESSES)
     for secret in (MARK, THEIRS):
         assert secret in sent or secret.encode() not in answer, (request, answer)
@@ -197,7 +197,7 @@ def _request(chance: Random, registry: Registry) -> HostileRequest:
 
 
 async def _ask(registry: Registry, request: HostileRequest) -> tuple[int, bytes]:
-    """Ask as a server would; return status and body, or 0 without an answer to a client that has gone."""
+    """Call the application as a server does; return status, and headers with body. The status is 0 if the client disconnected."""
     path, _, query = request.target.partition("?")
     headers = list(request.headers)
     if request.role is not None:

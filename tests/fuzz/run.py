@@ -2,9 +2,9 @@
 
 `python -m tests.fuzz.run --seconds 600`; `--only requests --inputs 300000 --seed 1` asks a number of requests.
 
-Each input must be judged without an exception, within CPU_SECONDS of the processor's time and within MEMORY_BYTES above
-what the process had; a contract document must compile, or be refused with ContractError. The input in hand is kept in a
-file, so that whatever ends the process leaves what it died of; every run prints its seed.
+Each input must be judged without an exception, in CPU_SECONDS of CPU time and with at most MEMORY_BYTES of additional
+memory. A contract document must compile, or be refused with ContractError. The current input is kept in a file, so that it
+is available after a crash. Every run prints its seed.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 from tidegate.contracts.verdict import Disposition
 
 CPU_SECONDS: Final = 1.0
-"""Longest that one record may take."""
+"""The limit of CPU time for one record."""
 DOCUMENT_CPU_SECONDS: Final = 10.0
-"""Longest that one contract document may take: schemas are compiled, and proofs are bounded by counts."""
+"""The limit of CPU time for one document; compiling is slower, and proofs are limited by steps instead of time."""
 _BY_BYTES: Final = 0.3
-"""Share of the documents that are changed as bytes; the others are changed as JSON, and stay contracts more often."""
+"""The share of documents that are changed as bytes; those changed as JSON are valid contracts more often."""
 _BATCH: Final = 20
-"""Changed records that are judged in one array, beside being judged alone."""
+"""The number of records that are judged in one array, after each was judged alone."""
 
 
 def main() -> int:
-    """Run until the time or the number of inputs is spent."""
+    """Run until the time or the number of inputs is reached; return 0."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--inputs", type=int, help="instead of a time: so many inputs of each sort")
@@ -60,7 +60,7 @@ def main() -> int:
     sorts = {"requests": ask, "records": fuzz_records, "documents": fuzz_documents}
     chosen = [arguments.only] if arguments.only else list(sorts)
     for sort in chosen:
-        if sort != "requests":  # threads of a server reserve more addresses than they use memory
+        if sort != "requests":  # threads of a server reserve address space that they do not use
             bound_memory()
         until = time.monotonic() + arguments.seconds / len(chosen)
         rounds = iter(range(arguments.inputs)) if arguments.inputs else _rounds(until)
@@ -71,7 +71,7 @@ def main() -> int:
 
 
 def fuzz_records(chance: Random, rounds: Iterator[int], keep: Path) -> int:
-    """Judge changed records by each of the contracts; returns how many."""
+    """Judge mutated records by random contracts; return the number of records."""
     plans = {name: _plan(name) for name in CONTRACTS}
     done = 0
     for number in rounds:
@@ -86,7 +86,7 @@ def fuzz_records(chance: Random, rounds: Iterator[int], keep: Path) -> int:
 
 
 def fuzz_documents(chance: Random, rounds: Iterator[int], keep: Path) -> int:
-    """Compile changed contract documents, and judge records by those that compile; returns how many."""
+    """Compile mutated contract documents, and judge a record by each that compiles; return the number of documents."""
     done = 0
     for number in rounds:
         change = mutated if chance.random() < _BY_BYTES else mutated_document
@@ -102,16 +102,16 @@ def fuzz_documents(chance: Random, rounds: Iterator[int], keep: Path) -> int:
 
 
 def compile_document(document: bytes) -> EnforcementPlan | None:
-    """Compile a document, or see it refused."""
+    """Return the plan of a document, or None if it is refused with ContractError."""
     try:
         return compile_plan(parse_contract(document, name="fuzz.yaml", read_schema=None).contract)
     except ContractError as error:
-        _ = str(error)  # must be told, too
+        _ = str(error)  # the message must not fail either
         return None
 
 
 def judge_alone(plan: EnforcementPlan, value: bytes) -> None:
-    """Judge one record in every way; all must agree."""
+    """Judge one record by each method of a plan. Raise AssertionError if the dispositions differ."""
     verdict = plan.explain(value)
     typed = plan.explain(value, typed=True)
     (plain,) = plan.judge(pa.array([value], pa.binary())).to_pylist()
@@ -122,7 +122,7 @@ def judge_alone(plan: EnforcementPlan, value: bytes) -> None:
 
 
 def judge_together(plan: EnforcementPlan, values: list[bytes]) -> None:
-    """Judge records in one array; each gets the verdict that it gets alone."""
+    """Judge records in one array. Raise AssertionError if a disposition differs from that of the record alone."""
     together = plan.judge(pa.array(values, pa.binary())).field("disposition").to_pylist()
     assert together == [plan.explain(value).disposition for value in values]
 

@@ -1,4 +1,4 @@
-"""Contracts and records that a fuzzer begins with: every format, framing and kind of rule, and some old troubles."""
+"""Seeds of the fuzzer: contracts and records of every format, framing and rule kind, and inputs that once failed."""
 
 from __future__ import annotations
 

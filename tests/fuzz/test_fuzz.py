@@ -1,4 +1,4 @@
-"""A fixed number of changed records, documents and requests, in a process of its own; `make fuzz` runs for longer."""
+"""A fixed number of mutated records, documents and requests, in a separate process; `make fuzz` runs longer."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def fuzz(folder: Path, sort: str, inputs: int, *options: str) -> None:
 
 
 def test_the_bounds_are_held() -> None:
-    """What breaks a bound does end the process: otherwise the fuzzer would see nothing."""
+    """Exceeding a limit ends the process; otherwise the fuzzer would not notice it."""
     beginning = "from tests.fuzz.bounds import bound_memory, within\n"
     hang = beginning + "within(0.05, lambda: sum(range(10**12)))"
     greed = beginning + "bound_memory(); bytearray(2**30)"

@@ -1,7 +1,7 @@
-"""Refusals that are discarded, or sent to the source topic again, between batches and replays, with a rewind, as a model.
+"""A model of refusals that are discarded or sent to the source topic, between batches, replays and rewinds.
 
-A copy that was sent is another record of the source, with a position of its own: the other models show what becomes of
-such a record. This one shows that a refusal is sent once, and that no row is written of a refusal that was sent.
+A copy is a new record of the source with its own position, which the other models cover. This model shows that a refusal is
+sent at most once, and that a refusal that was sent is never written.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import StrEnum
 from itertools import chain
 
 from tests.model.replay import ReplayProtocol, next_request
-from tests.model.staged import (
+from tests.model.world import (
     COMMITTED,
     LEFT,
     Bounds,
@@ -29,16 +29,16 @@ from tidegate.spark_jobs.adopt.rewind import RewindStep
 from tidegate.spark_jobs.steps import ReplayStep, Step
 
 STEPS = (ReplayStep.READ, ReplayStep.SEND, ReplayStep.POSITIONS, ReplayStep.PUBLISH)
-"""The steps that look at what others change, or change what others see, in their order."""
+"""The steps that read or write shared state, in order."""
 _KNOW = "read what was sent"
 _HALF_SENT = "second transaction of what is sent"
 _HALF_DONE = "after the commit"
 _LOST: Chain = ((),)
-"""A chain behind a digest that no record has."""
+"""A chain whose digest matches no record."""
 
 
 class ClosurePart(StrEnum):
-    """What can be taken out, with what happens instead."""
+    """The parts that can be removed; each value says what happens instead."""
 
     SKIP_CLOSED = "replay-read: refusals that were closed before are taken again"
     FENCE_SENDER = "replay-read: earlier instances may send on"
@@ -60,7 +60,7 @@ class ClosurePart(StrEnum):
 
 
 class ClosureProtocol(ReplayProtocol):
-    """All that can happen with requests of some actions and rewinds, with the whole protocol or without one part of it."""
+    """The steps of instances, requests and rewinds; `without` removes one part of the protocol."""
 
     def __init__(
         self,
@@ -71,13 +71,13 @@ class ClosureProtocol(ReplayProtocol):
         without: ClosurePart | None = None,
         mended: frozenset[Pointer] = frozenset(),
     ) -> None:
-        """Each request has one of the `actions`."""
+        """Set the bounds of the model; each request has one of the `actions`."""
         super().__init__(bounds, requests, rewinds, mended=mended)
         self._actions = actions
         self._lacks = without
 
     def following(self, world: World) -> Iterator[tuple[str, World]]:
-        """Every single thing that may happen next."""
+        """Yield each possible next step with the world after it."""
         for what, after in super().following(world):
             if len(after.requests) == len(world.requests):
                 yield what, after
@@ -86,7 +86,7 @@ class ClosureProtocol(ReplayProtocol):
                 yield f"{what}: {action}", after._replace(actions=(*world.actions, action))
 
     def violation(self, world: World) -> str | None:
-        """Return what is wrong, as for replays; or that a refusal was sent twice, written too, or closed for nothing."""
+        """Return a violation of replays, a refusal that was sent twice or was closed and written, or a wrong list in the ledger; else None."""
         return self._of_sent(world) or self._of_discarded(world) or super().violation(world)
 
     @staticmethod
@@ -115,7 +115,7 @@ class ClosureProtocol(ReplayProtocol):
             return f"{ledger.discarded} are closed as discarded, and only {sorted(refused)} are refused"
         return None
 
-    # Batches leave out what was sent before a rewind: its copy is there.
+    # After a rewind, batches skip records that were sent before, because the source has their copies.
 
     def _judged(self, me: Instance, contract: int, verdict: str) -> list[Pointer]:
         return [each for each in super()._judged(me, contract, verdict) if each not in self._sent_before(me)]
@@ -131,7 +131,7 @@ class ClosureProtocol(ReplayProtocol):
         assert me.held is not None
         return set() if self._lacks is ClosurePart.LEFT_OUT else _all_of(me.held.resent)
 
-    # A chunk.
+    # Chunks of requests.
 
     def _step(self, world: World, who: int, me: Instance) -> Iterator[tuple[str, World]]:
         match me.at:
@@ -165,7 +165,7 @@ class ClosureProtocol(ReplayProtocol):
                 yield f"reads {places} of request {found.request}", with_instance(world, who, after)
 
     def _know(self, world: World, who: int, me: Instance) -> tuple[str, World]:
-        """Require that the ledger is still held, then read what was sent behind what it names."""
+        """Stop if the ledger has another epoch; else read the sent refusals that the ledger does not name."""
         assert me.held is not None
         if world.ledger.epoch != me.held.epoch and self._lacks is not ClosurePart.CHECKS_CLAIM:
             return "is fenced: another has claimed the ledger", with_instance(world, who, LEFT)
@@ -182,7 +182,7 @@ class ClosureProtocol(ReplayProtocol):
     def _closing(
         self, world: World, me: Instance, action: str, places: tuple[int, ...], progress: tuple[int, ...]
     ) -> Instance:
-        """Return the instance that closes the refusals at some places."""
+        """Return the instance that is about to close the refusals at `places`."""
         held, ahead = me.held, {*(me.ahead or ())}
         assert held is not None
         if action == ReplayAction.DISCARD:
@@ -198,7 +198,7 @@ class ClosureProtocol(ReplayProtocol):
         return me._replace(at=at, new=self._named(held, new), sending=tuple(sorted(due)), begun=None)
 
     def _open(self, world: World, held: Ledger, places: tuple[int, ...]) -> Iterator[Pointer]:
-        """Yield the refusals at some places that the ledger counts."""
+        """Yield the open refusals at `places` that the ledger covers."""
         for entry in (world.log[place] for place in places):
             partition, offset = entry.pointer
             is_open = entry.pointer not in held.replayed and held.counts(entry)
@@ -217,7 +217,7 @@ class ClosureProtocol(ReplayProtocol):
         return new._replace(discarded=held.discarded, resent=held.resent)
 
     def _send(self, world: World, who: int, me: Instance) -> tuple[str, World]:
-        """Send records, and the chain that names them and what was sent before, in one transaction."""
+        """Send records, and the chain of all sent refusals with them, in one transaction."""
         assert me.held is not None
         if world.sender != who and self._lacks is not ClosurePart.FENCE_SENDER:
             return "is fenced by the broker", with_instance(world, who, LEFT)
@@ -271,7 +271,7 @@ class ClosureProtocol(ReplayProtocol):
             return f"sends {me.sending}", _with_copies(after, me.sending)
         return "writes the positions", _with_chains(after, me.new)
 
-    # A rewind.
+    # Rewinds.
 
     def _fence_slot(self, world: World, who: int, me: Instance) -> tuple[str, World]:
         what, after = super()._fence_slot(world, who, me)
@@ -307,12 +307,12 @@ def _all_of(positions: Chain) -> set[Pointer]:
 
 
 def _is_written(world: World, closure: Closure, positions: Chain) -> bool:
-    """Return whether a topic has the chain that a ledger names."""
+    """Return whether a chain of the ledger is in its topic; an empty or lost one needs no record."""
     return not positions or positions == _LOST or (closure, positions) in world.closed_chains
 
 
 def _ahead(world: World, held: Ledger) -> tuple[Pointer, ...]:
-    """Return what was sent behind the chain that a ledger names."""
+    """Return the sent refusals that follow the chain of the ledger, sorted."""
     length, found = len(held.resent), set[Pointer]()
     for closure, positions in world.closed_chains:
         if closure == Closure.RESENT and positions[:length] == held.resent:
@@ -321,7 +321,7 @@ def _ahead(world: World, held: Ledger) -> tuple[Pointer, ...]:
 
 
 def _with(held: Ledger, closure: Closure, closed: set[Pointer], progress: tuple[int, ...]) -> Ledger:
-    """Return the ledger after a chunk that closes refusals."""
+    """Return the ledger after a chunk that closes the refusals `closed`."""
     new = held._replace(n=held.n + 1, progress=progress)
     if not closed:
         return new
@@ -343,5 +343,5 @@ def _with_chain(world: World, closure: Closure, positions: Chain) -> World:
 
 
 def _with_chains(world: World, ledger: Ledger) -> World:
-    """Return the world after the chains that a ledger names were written."""
+    """Return the world with the chains of the ledger written."""
     return _with_chain(_with_chain(world, Closure.DISCARDED, ledger.discarded), Closure.RESENT, ledger.resent)

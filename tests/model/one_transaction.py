@@ -1,6 +1,6 @@
-"""The protocol of the Kafka sink, as a model: accepted and refused records and the ledger in one transaction.
+"""A model of the Kafka sink: one transaction has the accepted records, the refused records and the ledger.
 
-Who has initialised the transactional.id last is the only one who can commit; so the ledger is read after that.
+Only the instance that initialised the transactional.id last can commit, so the ledger is read after that.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ BATCH = (Step.JUDGE, Step.PUBLISH)
 
 
 class Part(StrEnum):
-    """What can be taken out, with what happens instead."""
+    """The parts that can be removed; each value says what happens instead."""
 
     FENCE = "fence: the broker lets everybody write on"
     READ_AFTER_FENCE = "verify: the ledger is read before the fence"
@@ -31,10 +31,10 @@ class Ledger(NamedTuple):
 
 
 class Write(NamedTuple):
-    """One transaction: the source offsets whose records it adds, and the ledger, if it moves it."""
+    """One transaction: the records that it adds, and the new ledger; None if it does not change the ledger."""
 
     records: tuple[tuple[int, int], ...] = ()
-    """Offset, and the contract that it was judged by: which output takes it depends on it."""
+    """Source offset and contract version of each record; the version determines the output."""
     ledger: Ledger | None = None
 
 
@@ -42,14 +42,14 @@ class Instance(NamedTuple):
     at: str = Step.FENCE
     held: Ledger = Ledger()
     writes: tuple[Write, ...] = ()
-    """Transactions that are still to be made."""
+    """The transactions that are not committed yet."""
     is_open: bool = False
 
 
 class World(NamedTuple):
     ledger: Ledger
     appended: Ledger
-    """The newest record of the ledger topic, whatever became of its transaction."""
+    """The newest record of the ledger topic, even if its transaction was aborted."""
     outputs: tuple[tuple[int, int], ...]
     owner: int
     pending: tuple[tuple[int, Write], ...]
@@ -61,7 +61,7 @@ _GONE = Instance(at="gone")
 
 
 class OneTransactionProtocol:
-    """All that can happen with `records` records in one partition, with the whole protocol or without one part."""
+    """The steps of instances with `records` records in one partition; `without` removes one part of the protocol."""
 
     def __init__(self, records: int, instances: int, without: Part | None = None) -> None:
         self._records = records
@@ -73,7 +73,7 @@ class OneTransactionProtocol:
         return World(Ledger(), Ledger(), (), -1, (), 0, (Instance(at),) * self._instances)
 
     def following(self, world: World) -> Iterator[tuple[str, World]]:
-        """Every single thing that may happen next."""
+        """Yield each possible next step with the world after it."""
         if world.contract == 0:
             yield "the contract is replaced", world._replace(contract=1)
         for who, me in enumerate(world.instances):
@@ -81,7 +81,7 @@ class OneTransactionProtocol:
                 yield f"{'ABCD'[who]} {what}", after
 
     def violation(self, world: World) -> str | None:
-        """Return what is wrong: a record twice, lost, or beyond the ledger."""
+        """Return a violation: a record that is duplicated, lost, or beyond the ledger; else None."""
         offsets = [offset for offset, _ in world.outputs]
         for offset in range(self._records):
             wanted = 1 if offset < world.ledger.end else 0
@@ -90,7 +90,7 @@ class OneTransactionProtocol:
         return None
 
     def is_complete(self, world: World) -> bool:
-        """Return whether every record is accounted for."""
+        """Return whether the ledger has reached the end of the source."""
         return world.ledger.end == self._records
 
     def _step(self, world: World, who: int, me: Instance) -> Iterator[tuple[str, World]]:

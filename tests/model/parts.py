@@ -1,4 +1,4 @@
-"""The parts of the protocol of the table sinks. Each can be removed from the model."""
+"""The parts of the protocol of the table sinks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Part(StrEnum):
-    """What can be taken out, with what happens instead."""
+    """The parts that can be removed; each value says what happens instead."""
 
     CLAIM = "claim: the start reads the ledger and leaves it as it is"
     CLAIM_COMPARES = "claim: the ledger is overwritten, whatever it is by now"

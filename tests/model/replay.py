@@ -1,7 +1,7 @@
-"""Replays of refused records between the batches of a sink, as a model; of a table together with a rewind.
+"""A model of replays between the batches of a sink, with rewinds if the sink is a table.
 
-A request is a list of places in the quarantine topic, made at any moment from what is committed there. The instance that
-holds the ledger processes it in chunks, under its claim. The world is that of `tests.model.staged`.
+A request is a list of places in the quarantine topic: all that are committed at some time. The instance that holds the
+ledger processes it in chunks, under its claim.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from tests.model.rewind import RewindProtocol
-from tests.model.staged import (
+from tests.model.world import (
     ACCEPT,
     COMMITTED,
     LEFT,
@@ -29,12 +29,12 @@ from tests.model.staged import (
 from tidegate.spark_jobs.steps import ReplayStep, Step
 
 STEPS = (ReplayStep.READ, ReplayStep.POSITIONS, ReplayStep.PUBLISH)
-"""The steps that look at what others change, or change what others see, in their order."""
+"""The steps that read or write shared state, in order."""
 _SECOND = "second commit of a replay"
 
 
 class ReplayPart(StrEnum):
-    """What can be taken out, with what happens instead."""
+    """The parts that can be removed; each value says what happens instead."""
 
     SKIP_REPLAYED = "replay-read: records that were replayed before are taken again"
     SKIP_OVERRULED = "replay-read: refusals that a rewind has overruled are taken too"
@@ -49,7 +49,7 @@ class ReplayPart(StrEnum):
 
 
 class ReplayProtocol(RewindProtocol):
-    """All that can happen with so many requests and rewinds, with the whole protocol or without one part of it."""
+    """The steps of instances, replay requests and rewinds; `without` removes one part of the protocol."""
 
     def __init__(
         self,
@@ -59,28 +59,28 @@ class ReplayProtocol(RewindProtocol):
         without: ReplayPart | None = None,
         mended: frozenset[Pointer] = frozenset(),
     ) -> None:
-        """`mended` are the records that the fix of a request makes valid, whatever the contract."""
+        """Set the bounds of the model; `mended` are the records that a fix makes valid for every contract."""
         super().__init__(bounds, rewinds)
         self._requests = requests
         self._left = without
         self._mended = mended
 
     def following(self, world: World) -> Iterator[tuple[str, World]]:
-        """Every single thing that may happen next."""
+        """Yield each possible next step with the world after it."""
         yield from super().following(world)
         refused = tuple(place for place, entry in enumerate(world.log) if entry.state == COMMITTED)
         if refused and len(world.requests) < self._requests:
             yield f"a replay of {refused} is asked for", world._replace(requests=(*world.requests, refused))
 
     def violation(self, world: World) -> str | None:
-        """Return what is wrong, as for batches; or that the replayed records are not known any more."""
+        """Return a violation of batches, or that the list of replayed records is lost; else None."""
         replayed = world.ledger.replayed
         if replayed and replayed not in world.chains:
             return "the ledger names replayed records that no topic has"
         return super().violation(world)
 
     def is_complete(self, world: World) -> bool:
-        """Return whether every record is accounted for, and every request is processed."""
+        """Return whether the ledger has reached the end of the source, and every request is processed."""
         sizes = [len(each) for each in world.requests]
         return super().is_complete(world) and sizes == [_done(world.ledger, r) for r in range(len(sizes))]
 
@@ -98,7 +98,7 @@ class ReplayProtocol(RewindProtocol):
                     yield from self._read(world, who, me)
 
     def _read(self, world: World, who: int, me: Instance) -> Iterator[tuple[str, World]]:
-        """Read the next refusals of the oldest open request, and judge them by the contract of now."""
+        """Read the next refusals of the oldest open request, and judge them by the current contract."""
         held = me.held
         assert held is not None
         if (found := next_request(world, held)) is None:
@@ -131,7 +131,7 @@ class ReplayProtocol(RewindProtocol):
         return self._bounds.verdicts[pointer][contract] == ACCEPT or pointer in self._mended
 
     def _after(self, held: Ledger, chunk: tuple[Pointer, ...]) -> Ledger:
-        """Return the ledger after a chunk: its records are no longer refused."""
+        """Return the ledger after a chunk, whose records are no longer refused."""
         names = self._left is not ReplayPart.NAMES_POSITIONS
         counted = 0 if self._left is ReplayPart.COUNT else len(chunk)
         return held._replace(
@@ -141,7 +141,7 @@ class ReplayProtocol(RewindProtocol):
         )
 
     def _positions(self, world: World, who: int, me: Instance) -> tuple[str, World]:
-        """Write the list of replayed records before the ledger that names it."""
+        """Write the list of replayed records, before the ledger names it."""
         assert me.new is not None
         after = with_instance(world, who, me._replace(at=ReplayStep.PUBLISH))
         if self._left is ReplayPart.POSITIONS_FIRST:
@@ -149,7 +149,7 @@ class ReplayProtocol(RewindProtocol):
         return f"writes the positions {me.new.replayed}", with_chain(after, me.new.replayed)
 
     def _publish_chunk(self, world: World, who: int, me: Instance) -> Iterator[tuple[str, World]]:
-        """Commit rows and ledger together, if the ledger is still the one that is held."""
+        """Commit rows and ledger together if the instance may still commit."""
         new, compares = me.new, self._left is not ReplayPart.COMPARES
         assert new is not None
         if compares and not self._may_commit(world, who, me):
@@ -189,10 +189,9 @@ class ReplayProtocol(RewindProtocol):
 
 
 class KafkaReplayProtocol(ReplayProtocol):
-    """The same with the Kafka sink: all that a batch or a chunk writes is one transaction of slot 0, the ledger too.
+    """Replays into the Kafka sink: a batch or chunk, with its ledger, is one transaction of slot 0.
 
-    Who has initialised the slot last is the only one who can commit. No refusal is ahead of the ledger, and nothing can be
-    rewound.
+    Only the instance that initialised the slot last can commit. No refusal is ahead of the ledger, and there are no rewinds.
     """
 
     def _step(self, world: World, who: int, me: Instance) -> Iterator[tuple[str, World]]:
@@ -210,7 +209,7 @@ class KafkaReplayProtocol(ReplayProtocol):
                 claimed = me.held._replace(epoch=me.held.epoch + 1, instance=who)
                 after = with_instance(world, who, ready(me._replace(held=claimed)))
                 yield f"claims epoch {claimed.epoch}", after._replace(ledger=claimed)
-            case Step.QUARANTINE:  # what follows a judged batch: here all of it is one transaction
+            case Step.QUARANTINE:  # follows a judged batch: all of it is one transaction
                 new = self._published(world, who, me)
                 refused = tuple(Entry(each, 0, who, COMMITTED) for each in self._refused(me, me.contract))
                 landed = self._commit(world, me, new)._replace(log=world.log + refused)
@@ -231,14 +230,14 @@ class KafkaReplayProtocol(ReplayProtocol):
 
 
 class OpenRequest(NamedTuple):
-    """The oldest request that is not processed, and how far each of them is."""
+    """The oldest open request, and the number of processed refusals of each request."""
 
     request: int
     places: tuple[int, ...]
     progress: tuple[int, ...]
 
     def chunks(self) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-        """Yield the places that may be processed next: one, or all; and how far each request is then."""
+        """Yield the places of the next chunk, which is one place or all that remain, and the progress after it."""
         done = self.progress[self.request]
         for end in {done + 1, len(self.places)}:
             progress = (*self.progress[: self.request], end, *self.progress[self.request + 1 :])
@@ -246,7 +245,7 @@ class OpenRequest(NamedTuple):
 
 
 def next_request(world: World, held: Ledger) -> OpenRequest | None:
-    """Return the oldest request that a ledger has not finished; None without one."""
+    """Return the oldest request that the ledger has not completed, or None."""
     progress = tuple(_done(held, r) for r in range(len(world.requests)))
     for request, places in enumerate(world.requests):
         if progress[request] < len(places):

@@ -1,6 +1,6 @@
-"""A rewind beside the instances of a sink with a table, as a model: a process of its own, cut off and run again.
+"""A model of rewinds beside the instances of a sink with a table: each is a separate process that may be killed.
 
-It goes to any point, at any moment. The world is that of `tests.model.staged`; who comes after the instances rewinds.
+A rewind goes to any point, at any time. In `World.instances`, the rewinds follow the instances of the job.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from enum import StrEnum
 from itertools import product
 
-from tests.model.staged import (
+from tests.model.staged import StagedProtocol
+from tests.model.world import (
     ABORTED,
     COMMITTED,
     LEFT,
@@ -19,7 +20,6 @@ from tests.model.staged import (
     Instance,
     Ledger,
     Pointer,
-    StagedProtocol,
     World,
     with_chain,
     with_instance,
@@ -29,12 +29,12 @@ from tidegate.spark_jobs.adopt.rewind import RewindStep
 from tidegate.spark_jobs.steps import Step
 
 STEPS = (RewindStep.CLAIM, RewindStep.FENCE, RewindStep.LOOK, RewindStep.COMMIT)
-"""The steps that touch what others see, or look at it, in their order."""
+"""The steps that read or write shared state, in order."""
 _SECOND = "second commit"
 
 
 class RewindPart(StrEnum):
-    """What can be taken out, with what happens instead."""
+    """The parts that can be removed; each value says what happens instead."""
 
     CLAIM = "claim: the ledger is read and left as it is until the commit"
     FENCE = "fence: the broker lets earlier instances write on"
@@ -51,7 +51,7 @@ class RewindPart(StrEnum):
 
 
 class RewindProtocol(StagedProtocol):
-    """All that can happen with so many rewinds, with the whole protocol or without one part of it."""
+    """The steps of instances and rewinds; `leave_out` removes one part of the protocol."""
 
     def __init__(self, bounds: Bounds, rewinds: int, leave_out: RewindPart | None = None) -> None:
         super().__init__(bounds)
@@ -63,7 +63,7 @@ class RewindProtocol(StagedProtocol):
         return world._replace(instances=world.instances + (Instance(),) * self._rewinds)
 
     def following(self, world: World) -> Iterator[tuple[str, World]]:
-        """Every single thing that may happen next."""
+        """Yield each possible next step with the world after it."""
         yield from super().following(world)
         first = len(self._bounds.slots)
         for who in self._movable(world, range(first, len(world.instances))):
@@ -84,7 +84,7 @@ class RewindProtocol(StagedProtocol):
                 yield self._finish_second(world, who, me)
 
     def _begin(self, world: World, who: int, me: Instance) -> Iterator[tuple[str, World]]:
-        """Read the ledger and choose a point below it; then claim, if the ledger is still what was read."""
+        """Read the ledger and choose a point below its end. In the next step, claim the ledger if it has not changed."""
         held = me.held
         if held is None:
             for point in product(*(range(end + 1) for end in world.ledger.end)):
@@ -176,7 +176,7 @@ class RewindProtocol(StagedProtocol):
         )
 
     def _still_replayed(self, held: Ledger, point: tuple[int, int]) -> tuple[Pointer, ...]:
-        """Return the replayed records below the point: rows from there on go, and are judged again."""
+        """Return the replayed records below the point; later rows are deleted, and their records are judged again."""
         return tuple(each for each in held.replayed if each[1] < point[each[0]])
 
     def _is_final(self, held: Ledger, entry: Entry) -> bool:

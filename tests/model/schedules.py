@@ -1,6 +1,7 @@
-"""Schedules: who takes which step next, in the words of the models, and read so that the real sinks can be driven by them.
+"""Schedules: the order of the steps of instances, in the words of the models, parsed so that real sinks can follow them.
 
-The search finds one for each part of a protocol: the shortest that does harm without it. Others are written by hand.
+For each part of a protocol, the search finds the shortest schedule with a violation if the part is missing. Others are
+written by hand.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from tests.model.parts import Part
 from tests.model.replay import KafkaReplayProtocol, ReplayPart, ReplayProtocol
 from tests.model.rewind import RewindPart, RewindProtocol
 from tests.model.search import search
-from tests.model.staged import ACCEPT, DROP, REFUSE, Bounds, Pointer, StagedProtocol, Verdicts
+from tests.model.staged import StagedProtocol
 from tests.model.upserts import UpsertPart, UpsertProtocol
+from tests.model.world import ACCEPT, DROP, REFUSE, Bounds, Pointer, Verdicts
 from tidegate.contracts.stream.replay import ReplayAction
 from tidegate.spark_jobs.adopt.rewind import RewindStep
 from tidegate.spark_jobs.steps import ReplayStep, Step
@@ -32,24 +34,24 @@ ONE_SLOT: Verdicts = {(0, 0): (REFUSE, ACCEPT), (0, 1): (ACCEPT, REFUSE)}
 TWO_INSTANCES = Bounds(THREE, (2, 1))
 THREE_SUCCESSORS = Bounds(ONE_PARTITION, (1, 1, 1))
 OTHER_SLOTS = Bounds(ONE_EACH, (2, 1, 2))
-"""The second instance has fewer slots than the first, the third more."""
+"""The second instance has fewer slots than the first, and the third has more."""
 REWOUND = Bounds(ONE_PARTITION, (1, 1))
 KEEPS_NO_REFUSAL = Bounds({(0, 0): (ACCEPT, ACCEPT), (0, 1): (REFUSE, ACCEPT)}, (1, 1))
-"""What is covered when the stream is rewound needs no generation to be remembered; what a zombie refuses would."""
+"""A rewind finds no refusal whose generation it must remember; only a zombie may refuse later."""
 ONE_TRANSACTION = Bounds(ONE_SLOT, (1, 1))
-"""The two records of the model of one transaction, whose outputs depend on the contract."""
+"""Two records for `OneTransactionProtocol`; the contract version determines their outputs."""
 
 READ = "read"
-"""Half of a claim: the ledger is read, and not yet replaced."""
+"""The first half of a claim: the ledger is read."""
 ASK = "ask"
-"""Not a step of an instance: the replay of all that is refused is asked for."""
+"""A request for all refused records; not a step of an instance."""
 FENCES_SENDER = "fences the sender"
 KNOWS = "knows what was sent"
-"""Before an instance reads the first refusals of a request."""
+"""Two steps before an instance reads the first refusals of a request."""
 REWINDS_TO = "rewinds to"
-"""A rewind reads the ledger, and chooses a point."""
+"""A rewind reads the ledger and chooses a point."""
 REPLACE = "replace"
-"""Not a step of an instance: the contract is replaced."""
+"""A new contract version; not a step of an instance."""
 
 UNTOLD = (
     "reads the ledger before it claims",
@@ -60,37 +62,37 @@ UNTOLD = (
     "asks for the same publication twice",
     "the contract is replaced",
 )
-"""What the models tell apart and no observer of the code is told of, as `Move.untold` names it."""
+"""Steps of the models that the code does not report to an observer, as named by `Move.untold`."""
 UNTOLD_OF_REPLAYS = (FENCES_SENDER, KNOWS, ASK, UNTOLD[6])
-"""The same of replays, beside `UNTOLD`."""
+"""More such steps in models of replays."""
 
 
 class Move(NamedTuple):
-    """One line of a schedule: an instance goes on until it has done this, if it comes so far."""
+    """One line of a schedule: an instance runs until it has done this step, or stops before."""
 
     who: str
     step: str
     slot: int | None = None
     is_open: bool = False
-    """Whether it stays in the open transaction of the slot."""
+    """Whether the transaction of the slot stays open."""
     end: tuple[int, int] | None = None
-    """Where its next batch ends."""
+    """The end of its next batch."""
     untold: str | None = None
     action: ReplayAction | None = None
-    """What the request that is asked for does."""
+    """The action of the request."""
     point: tuple[int, int] | None = None
-    """Where a rewind goes."""
+    """The target of a rewind."""
 
 
 @dataclass(frozen=True)
 class ReplayWorld:
-    """Where a part of a replay is left out: the records, those that a fix mends, and the tombstones of a table with upserts."""
+    """The bounds of a model of replays or rewinds; `mended` are the records that a fix makes valid, `deletes` the tombstones."""
 
     bounds: Bounds
     requests: int
     mended: frozenset[Pointer]
     deletes: frozenset[Pointer] | None = None
-    """None for a table that is appended to."""
+    """None for a table with appends."""
     rewinds: int = 0
 
 
@@ -99,13 +101,13 @@ REFUSED_AND_REWOUND = replace(ONE_REFUSED, requests=1, rewinds=1)
 REFUSED_BESIDE_ANOTHER = replace(
     ONE_REFUSED, bounds=Bounds({(0, 0): (REFUSE, ACCEPT), (0, 1): (REFUSE, REFUSE)}, (1, 1))
 )
-"""Two refused records: a ledger that counts one only does not let it be replayed twice."""
+"""Two refused records. With one, the count of the ledger would already prevent a second replay."""
 REFUSED_AND_NEWER = ReplayWorld(
     Bounds({(0, 0): (REFUSE, REFUSE), (0, 1): (ACCEPT, ACCEPT)}, (1, 1)), 1, frozenset({(0, 0)}), frozenset()
 )
-"""A record that is refused, and a newer one of its key."""
+"""A refused record and a newer record of its key."""
 REFUSED_AND_DELETED = replace(REFUSED_AND_NEWER, deletes=frozenset({(0, 1)}))
-"""A record that is refused, and a tombstone of its key."""
+"""A refused record and a tombstone of its key."""
 
 
 REPLAY, DISCARD, TO_SOURCE = ReplayAction.REPLAY, ReplayAction.DISCARD, ReplayAction.TO_SOURCE
@@ -114,11 +116,11 @@ ONE_TO_CLOSE = Bounds({(0, 0): (REFUSE, ACCEPT)}, (1, 1))
 TWO_REFUSED = Bounds({(0, 0): (REFUSE, ACCEPT), (0, 1): (REFUSE, REFUSE)}, (1, 1))
 ONE_ACCEPTED = Bounds({(0, 0): (REFUSE, ACCEPT), (0, 1): (ACCEPT, ACCEPT)}, (1, 1))
 FIRST, BOTH = frozenset({(0, 0)}), frozenset({(0, 0), (0, 1)})
-"""The records that a fix mends."""
+"""Records that a fix makes valid."""
 
 
 class ClosureWorld(NamedTuple):
-    """Where a part of closing is left out: what there is, and what may be asked for."""
+    """The bounds of a model of closing refusals, and the possible actions of its requests."""
 
     bounds: Bounds
     actions: tuple[ReplayAction, ...]
@@ -127,7 +129,7 @@ class ClosureWorld(NamedTuple):
     mended: frozenset[Pointer]
 
     def protocol(self, without: ClosurePart | None = None) -> ClosureProtocol:
-        """Return all that can happen, with or without one part of the protocol."""
+        """Return the model; `without` removes one part of the protocol."""
         return ClosureProtocol(self.bounds, self.actions, self.requests, self.rewinds, without, self.mended)
 
 
@@ -158,18 +160,18 @@ CLOSURE_WORLDS: dict[ClosurePart, ClosureWorld] = {
 
 
 AnyPart = ReplayPart | UpsertPart | ClosurePart | RewindPart
-"""A part of what goes on beside the batches of a table."""
+"""A part of replays, closures or rewinds."""
 REFUSED_WHEN_REWOUND = (
     RewindPart.CLAIM,
     RewindPart.FENCE,
     RewindPart.LOOK_AFTER_FENCE,
     RewindPart.COMMIT_COMPARES,
 )
-"""Parts without which a refusal of before the rewind counts after it."""
+"""Parts without which an earlier refusal counts after a rewind."""
 
 
 def world_of(part: AnyPart) -> ReplayWorld:
-    """Return the world in which the harm of leaving a part of a replay or of a rewind out is looked for."""
+    """Return the world in which the search looks for a violation without this part of replays or rewinds."""
     match part:
         case RewindPart():
             bounds = KEEPS_NO_REFUSAL if part in REFUSED_WHEN_REWOUND else REWOUND
@@ -195,19 +197,19 @@ OF_KAFKA = (
     ReplayPart.ONE_COMMIT_ROWS_FIRST,
     ReplayPart.ONE_COMMIT_LEDGER_FIRST,
 )
-"""The parts that a replay into the Kafka sink has too: the broker compares, and the one commit is a transaction."""
+"""The parts of a replay into the Kafka sink: the broker does the comparison, and the one commit is a transaction."""
 
 
 @lru_cache
 def kafka_counterexample(part: ReplayPart) -> tuple[str, ...]:
-    """Return the shortest schedule that does harm to replays into the Kafka sink without this part."""
+    """Return the shortest schedule of replays into the Kafka sink with a violation if this part is missing."""
     world = world_of(part)
     return search(KafkaReplayProtocol(world.bounds, world.requests, without=part, mended=world.mended)).trace
 
 
 @lru_cache
 def replay_counterexample(part: AnyPart) -> tuple[str, ...]:
-    """Return the shortest schedule that does harm to replays or rewinds without this part."""
+    """Return the shortest schedule of replays or rewinds with a violation if this part is missing."""
     world = world_of(part)
     match part:
         case RewindPart():
@@ -223,7 +225,7 @@ def replay_counterexample(part: AnyPart) -> tuple[str, ...]:
 
 @lru_cache
 def counterexample(part: Part | one_transaction.Part) -> tuple[str, ...]:
-    """Return the shortest schedule that does harm to the protocol without this part."""
+    """Return the shortest schedule with a violation if this part is missing."""
     if isinstance(part, Part):
         bounds = bounds_of(part)
         return search(StagedProtocol(bounds, part)).trace
@@ -231,14 +233,14 @@ def counterexample(part: Part | one_transaction.Part) -> tuple[str, ...]:
 
 
 def bounds_of(part: Part | one_transaction.Part) -> Bounds:
-    """Return the world in which the harm of leaving a part out is looked for."""
+    """Return the bounds in which the search looks for a violation without this part."""
     if isinstance(part, one_transaction.Part):
         return ONE_TRANSACTION
     return THREE_SUCCESSORS if part is Part.SCAN_FROM_SETTLED else TWO_INSTANCES
 
 
 def moves(lines: Iterable[str]) -> list[Move]:
-    """Read a schedule. Raise ValueError about a line that is no step of a model."""
+    """Parse a schedule. Raise ValueError for a line that is not a step of a model."""
     return [_move(line) for line in lines]
 
 

@@ -1,4 +1,4 @@
-"""Breadth-first search through every state that a protocol can reach: the first violation found has a shortest trace."""
+"""Breadth-first search of all states of a protocol: the first violation found has a shortest trace."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ State = TypeVar("State", bound=Hashable)
 
 
 class Model(Protocol[State]):
-    """What is searched: a first state, what may happen next in each, and what must never be seen."""
+    """A state machine: the first state, the next states of a state, and the violations."""
 
     def first(self) -> State: ...
 
@@ -22,7 +22,7 @@ class Model(Protocol[State]):
 
 @dataclass(frozen=True)
 class Found:
-    """What a search has seen; `trace` is empty when nothing was violated."""
+    """The result of a search; `trace` is empty if there is no violation."""
 
     states: int
     violation: str | None = None
@@ -34,7 +34,7 @@ class Found:
 
 
 def search(model: Model[State], *, most_states: int = 2_000_000) -> Found:
-    """Look at every state that can be reached, nearest first, until one is a violation."""
+    """Search all reachable states, nearest first, up to the first violation. Raise AssertionError above `most_states`."""
     first = model.first()
     came_from: dict[State, tuple[str, State] | None] = {first: None}
     waiting = deque([first])

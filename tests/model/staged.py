@@ -1,155 +1,45 @@
-"""The protocol of the sinks whose data and ledger move in one commit (Iceberg, PostgreSQL, Delta), as a model.
+"""A model of the sinks that commit data and ledger together (Iceberg, PostgreSQL, Delta).
 
-The world: a source of two partitions, a quarantine topic written in transactions, a table that holds its ledger, a
-contract that is replaced once, and instances of the job. Each instance goes through the steps below, one at a time,
-in any order with those of the others. One that is never moved again has crashed; one that is moved again late is a
-zombie. `Part` names what can be taken out of the protocol.
+The world has a source with two partitions, a quarantine topic written in transactions, a table with its ledger, a contract
+that is replaced once, and instances of the job. The steps of the instances interleave in any order. An instance that takes
+no more steps has crashed; one that continues late is a zombie. `Part` lists the parts that can be removed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import product
-from typing import NamedTuple
 
 from tests.model.parts import Part
-from tidegate.contracts.stream.generations import Rewound, oldest_counting
+from tests.model.world import (
+    ABORTED,
+    ACCEPT,
+    COMMITTED,
+    DROP,
+    GONE,
+    LEFT,
+    PENDING,
+    REFUSE,
+    Bounds,
+    Entry,
+    Instance,
+    Ledger,
+    Pointer,
+    World,
+    is_within,
+    more,
+    ready,
+    with_instance,
+)
 from tidegate.spark_jobs.steps import Step
-
-Pointer = tuple[int, int]
-"""Source partition and offset."""
-
-Verdicts = dict[Pointer, tuple[str, str]]
-"""What each of the two contract versions says of each record."""
-
-Chain = tuple[tuple[Pointer, ...], ...]
-"""Positions in the parts in which they were written: each part names those before it by their digest."""
-
-ACCEPT, REFUSE, DROP = "accept", "refuse", "drop"
-PENDING, COMMITTED, ABORTED = "pending", "committed", "aborted"
-GONE = "gone"
-"""Where an instance is that has noticed that it is fenced."""
 
 START = (Step.CLAIM, Step.FENCE, Step.VERIFY, Step.SCAN)
 BATCH = (Step.JUDGE, Step.QUARANTINE, Step.PUBLISH)
-"""The steps that touch what others see, in their order; `decide` and `stage` belong to `judge` here."""
-
-
-class Ledger(NamedTuple):
-    epoch: int
-    n: int
-    end: tuple[int, int]
-    scan_from: int
-    slots: int
-    quarantined: int = 0
-    dropped: int = 0
-    instance: int = -1
-    """Whose claim it is."""
-    generation: int = 0
-    rewinds: tuple[tuple[Rewound, ...], ...] = ((), ())
-    """By source partition, without those that no refusal needed when the stream was rewound."""
-    all_rewinds: tuple[tuple[Rewound, ...], ...] = ((), ())
-    """The same with those: what must be true of each refusal."""
-    replayed: tuple[Pointer, ...] = ()
-    """The refused records that were written since; the ledger has the digest of the list, see `World.chains`."""
-    progress: tuple[int, ...] = ()
-    """How many refusals of each replay request were processed."""
-    marks: tuple[tuple[Pointer, int], ...] = ()
-    """The deletes of a table with upserts, each with the end of the ledger before it; see `World.mark_lists`."""
-    discarded: Chain = ()
-    """The discarded refusals; the ledger has the digest of the chain, see `World.closed_chains`."""
-    resent: Chain = ()
-    """The same of those that were sent to the source again."""
-    all_discarded: tuple[Pointer, ...] = ()
-    """The refusals that were discarded, whatever the ledger names."""
-
-    def counts(self, entry: Entry, *, truly: bool = False) -> bool:
-        """Return whether a refusal counts: no later rewind covers its offset."""
-        rewinds = self.all_rewinds if truly else self.rewinds
-        partition, offset = entry.pointer
-        return oldest_counting(dict(enumerate(rewinds)), partition, offset) <= entry.generation
-
-
-class Entry(NamedTuple):
-    """A record of the quarantine topic: its offset is its place in the log."""
-
-    pointer: Pointer
-    slot: int
-    owner: int
-    state: str
-    generation: int = 0
-
-
-class Instance(NamedTuple):
-    """What an instance remembers, and the step that it takes next."""
-
-    at: str = Step.CLAIM
-    held: Ledger | None = None
-    slot: int = 0
-    watermark: int = 0
-    settled: tuple[tuple[Pointer, int], ...] = ()
-    start: tuple[int, int] = (0, 0)
-    end: tuple[int, int] = (0, 0)
-    contract: int = 0
-    new: Ledger | None = None
-    """What a rewind or a replay is about to write."""
-    chunk: tuple[Pointer, ...] = ()
-    """The records that a replay is about to write."""
-    seen: tuple[Pointer, ...] = ()
-    """The marks of deletes when the chunk was read."""
-    ahead: tuple[Pointer, ...] | None = None
-    """The refusals that were sent to the source and that its ledger does not name; None before it has looked."""
-    sending: tuple[Pointer, ...] = ()
-    """The refusals that it is about to send there."""
-    begun: int | None = None
-    """The contract of a chunk that has begun and has read nothing yet; None for that of the moment it reads."""
-
-
-class World(NamedTuple):
-    ledger: Ledger
-    table: tuple[Pointer, ...]
-    log: tuple[Entry, ...]
-    owners: tuple[int, ...]
-    """Who initialised each slot's transactional.id last."""
-    contract: int
-    checkpoint: tuple[int, int]
-    instances: tuple[Instance, ...]
-    requests: tuple[tuple[int, ...], ...] = ()
-    """The replay requests: each has places of the log, and never changes."""
-    chains: tuple[tuple[Pointer, ...], ...] = ()
-    """The lists of replayed records that were written, by what a digest of them would be."""
-    row: Pointer | None = None
-    """The row of the only key of a table with upserts."""
-    mark_lists: tuple[tuple[tuple[Pointer, int], ...], ...] = ()
-    """The same of marks of deletes."""
-    forgotten: tuple[Pointer, ...] = ()
-    """The deletes whose marks retention has deleted."""
-    actions: tuple[str, ...] = ()
-    """What each replay request does with its refusals; empty where all are replayed."""
-    copies: tuple[Pointer, ...] = ()
-    """The refusals whose copies are in the source: other records, with positions of their own."""
-    sender: int = -1
-    """Who initialised the transactional.id of the producer that sends them last."""
-    closed_chains: tuple[tuple[str, Chain], ...] = ()
-    """The chains of discarded and of resent refusals that were written."""
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """How much there is of everything."""
-
-    verdicts: Verdicts
-    slots: tuple[int, ...]
-    """Slots of each instance, in the order in which they are started."""
-
-    @property
-    def latest(self) -> tuple[int, int]:
-        return tuple(sum(partition == p for partition, _ in self.verdicts) for p in (0, 1))  # type: ignore[return-value] # two
+"""The steps that read or write shared state, in order; `judge` includes `decide` and `stage` here."""
 
 
 class StagedProtocol:
-    """All that can happen, with the whole protocol or without one part of it."""
+    """The steps of instances; `without` removes one part of the protocol."""
 
     def __init__(self, bounds: Bounds, without: Part | None = None) -> None:
         self._bounds = bounds
@@ -161,7 +51,7 @@ class StagedProtocol:
         return World(ledger, (), (), (-1,) * max(slots), 0, (0, 0), (Instance(),) * len(slots))
 
     def following(self, world: World) -> Iterator[tuple[str, World]]:
-        """Every single thing that may happen next."""
+        """Yield each possible next step with the world after it."""
         if world.contract == 0:
             yield "the contract is replaced", world._replace(contract=1)
         for who in self._movable(world, range(len(self._bounds.slots))):
@@ -170,7 +60,7 @@ class StagedProtocol:
 
     @staticmethod
     def _movable(world: World, among: Iterable[int]) -> Iterator[int]:
-        """Those that were not started are the same: they are started in their order."""
+        """Yield the instances that can move. Those that have not started are equal, so only the first of them is included."""
         for who in among:
             me = world.instances[who]
             if me.at != GONE:
@@ -179,7 +69,7 @@ class StagedProtocol:
                 return
 
     def violation(self, world: World) -> str | None:
-        """Return what is wrong: a record twice, lost, or from nowhere; or totals that are not so."""
+        """Return a violation: a record that is duplicated, lost or not covered by the ledger, or wrong totals; else None."""
         committed = [entry for entry in world.log if entry.state == COMMITTED]
         counting = [entry.pointer for entry in committed if world.ledger.counts(entry)]
         quarantined = [pointer for pointer in counting if pointer not in world.ledger.replayed]
@@ -202,11 +92,11 @@ class StagedProtocol:
         return None
 
     def is_complete(self, world: World) -> bool:
-        """Return whether every record is accounted for."""
+        """Return whether the ledger has reached the end of the source."""
         return world.ledger.end == self._bounds.latest
 
     def alone(self, world: World) -> World:
-        """Run the last instance alone, as far as it gets."""
+        """Return the world after the last instance has run alone until it has no more steps."""
         who = len(self._bounds.slots) - 1
         while True:
             following = next(self._step(world, who, world.instances[who]), None)
@@ -233,10 +123,10 @@ class StagedProtocol:
             case _:
                 yield self._second_commit(world, who, me)
 
-    # The start.
+    # Steps of a start; numbers are those in docs/explanation/exactly-once.md.
 
     def _claim(self, world: World, who: int, me: Instance) -> Iterator[tuple[str, World]]:
-        """1: read the ledger, then replace it if it is still what was read."""
+        """Step 1: read the ledger. In the next step, replace it if it has not changed."""
         held, slots = me.held, self._bounds.slots[who]
         if held is None:
             yield "reads the ledger", with_instance(world, who, me._replace(held=world.ledger))
@@ -248,7 +138,7 @@ class StagedProtocol:
         claimed = held._replace(epoch=held.epoch + 1, slots=max(held.slots, slots), instance=who)
         if self._is_out(Part.CLAIM_IS_MARKED):
             claimed = claimed._replace(instance=-1)
-        if world.ledger == claimed:  # its request failed, and it looks what has become of it
+        if world.ledger == claimed:  # its request failed, and it reads the ledger to learn the result
             after = me._replace(at=Step.FENCE, held=claimed, watermark=watermark)
             yield "takes the claim of another for its own", with_instance(world, who, after)
         elif world.ledger != held and not self._is_out(Part.CLAIM_COMPARES):
@@ -258,7 +148,7 @@ class StagedProtocol:
             yield f"claims epoch {claimed.epoch}", with_instance(world._replace(ledger=claimed), who, after)
 
     def _fence(self, world: World, who: int, me: Instance) -> tuple[str, World]:
-        """2: initialise each transactional.id, one after the other."""
+        """Step 2: initialise the transactional.id of one slot."""
         assert me.held is not None
         all_slots = max(me.held.slots, self._bounds.slots[who])
         if self._is_out(Part.FENCE_OLD_SLOTS):
@@ -276,14 +166,14 @@ class StagedProtocol:
         return f"fences slot {slot}", with_instance(world._replace(log=log, owners=owners), who, after)
 
     def _verify(self, world: World, who: int, me: Instance) -> tuple[str, World]:
-        """3, 4: take the watermark, then require that the ledger is still the one that was claimed."""
+        """Steps 3 and 4: read the end of the log; stop if the ledger is not the claimed one."""
         if world.ledger != me.held and not self._is_out(Part.VERIFY):
             return "is fenced: the ledger is another", with_instance(world, who, LEFT)
         watermark = me.watermark if self._is_out(Part.WATERMARK_AFTER_FENCE) else len(world.log)
         return "verifies", with_instance(world, who, me._replace(at=Step.SCAN, watermark=watermark))
 
     def _scan(self, world: World, who: int, me: Instance) -> Iterator[tuple[str, World]]:
-        """5: read what is committed from the mark to the watermark; waits for open transactions."""
+        """Step 5: read committed records from `scan_from` to the watermark. No step while a transaction is open."""
         held = me.held
         assert held is not None
         wanted = (COMMITTED, ABORTED) if self._is_out(Part.SCAN_COMMITTED) else (COMMITTED,)
@@ -306,13 +196,13 @@ class StagedProtocol:
         return held.counts(entry)
 
     def _generation(self, held: Ledger) -> int:
-        """What refused records name."""
+        """Return the generation that refused records name."""
         return held.generation
 
-    # A batch.
+    # Steps of a batch.
 
     def _judge(self, world: World, who: int, me: Instance) -> Iterator[tuple[str, World]]:
-        """6: any end beyond the start, and the contract of now."""
+        """Step 6: choose any end beyond the start, and the current contract."""
         assert me.held is not None
         start = world.checkpoint if self._is_out(Part.START_AT_LEDGER) else me.held.end
         latest = self._bounds.latest
@@ -329,7 +219,7 @@ class StagedProtocol:
             yield f"judges up to {end} by contract {world.contract}", after
 
     def _quarantine(self, world: World, who: int, me: Instance) -> tuple[str, World]:
-        """7: one transaction for each slot that has refused records: append, then commit."""
+        """Step 7: append and commit one transaction for each slot with refused records; each call is one of these steps."""
         refused = self._by_slot(world, who, me)
         if not refused:
             return "has nothing to quarantine", with_instance(world, who, self._quarantined(me))
@@ -357,7 +247,7 @@ class StagedProtocol:
         return what, with_instance(world, who, me._replace(slot=slot + 1))
 
     def _by_slot(self, world: World, who: int, me: Instance) -> dict[int, list[Pointer]]:
-        """What is still to be written; slots below `me.slot` are done."""
+        """Return the refused records of each slot that are not written yet; slots below `me.slot` are done."""
         contract = world.contract if self._is_out(Part.ONE_CONTRACT) else me.contract
         refused: dict[int, list[Pointer]] = {}
         for pointer in self._refused(me, contract):
@@ -371,7 +261,7 @@ class StagedProtocol:
         return ready(me) if is_late else me._replace(at=Step.PUBLISH, slot=0)
 
     def _publish(self, world: World, who: int, me: Instance) -> Iterator[tuple[str, World]]:
-        """8 and 10: the mark, then rows and ledger in one commit if the ledger is still the one that is held."""
+        """Steps 8 and 10: commit rows and ledger together, with the mark, if the ledger is still the held one."""
         held = me.held
         assert held is not None
         if not self._is_still(held, world.ledger):
@@ -385,7 +275,7 @@ class StagedProtocol:
             after = me._replace(at="second commit")
         landed = self._commit(world, me, new)
         yield f"publishes up to {me.end}", with_instance(landed, who, after)
-        if self._is_still(held, landed.ledger):  # a request may reach the store twice
+        if self._is_still(held, landed.ledger):  # the store may receive a request twice
             yield f"publishes up to {me.end}, twice", with_instance(self._commit(landed, me, new), who, after)
 
     def _commit(self, world: World, me: Instance, new: Ledger) -> World:
@@ -409,13 +299,13 @@ class StagedProtocol:
             return "moves the ledger", after._replace(ledger=new)
         return "moves the data", after._replace(table=more(world.table, rows))
 
-    # What follows from what.
+    # Derived values.
 
     def _published(self, world: World, who: int, me: Instance) -> Ledger:
         held = me.held
         assert held is not None
         refused = self._refused(me, me.contract)
-        settled = [pointer for pointer, _ in me.settled if _is_within(pointer, me)]
+        settled = [pointer for pointer, _ in me.settled if is_within(pointer, me)]
         count = {*refused} if self._is_out(Part.COUNT_SETTLED) else {*refused, *settled}
         ahead = [place for pointer, place in me.settled if pointer[1] >= me.end[pointer[0]]]
         scan_from = len(world.log)
@@ -443,7 +333,7 @@ class StagedProtocol:
         return [
             pointer
             for pointer, verdicts in self._bounds.verdicts.items()
-            if verdicts[contract] == verdict and _is_within(pointer, me) and pointer not in settled
+            if verdicts[contract] == verdict and is_within(pointer, me) and pointer not in settled
         ]
 
     def _is_still(self, held: Ledger, found: Ledger) -> bool:
@@ -457,49 +347,16 @@ class StagedProtocol:
         return self._without is part
 
 
-LEFT = Instance(at=GONE)
-"""An instance that has noticed that it is fenced, and has forgotten the rest."""
-
 _TWO_COMMITS = (Part.ONE_COMMIT_DATA_FIRST, Part.ONE_COMMIT_LEDGER_FIRST, Part.START_AT_LEDGER)
-"""After which an instance has one more thing to do; step 11 is among them only if positions come from Spark."""
+"""Without these parts, publishing has a second commit; for START_AT_LEDGER it is step 11, Spark's commit of positions."""
 
 
 class Recovery(StagedProtocol):
-    """Asks in every state whether an instance that is started now, and is left alone, brings the stream to its end."""
+    """A check in every state that a new instance, which runs alone, processes the whole stream."""
 
     def violation(self, world: World) -> str | None:
         if world.instances[len(self._bounds.slots) - 1] != Instance():
-            return None  # it has been started: no other is left
+            return None  # it has started, and there is no other new instance
         if self.is_complete(self.alone(world)):
             return None
         return "the next instance does not come to the end"
-
-
-def with_instance(world: World, who: int, me: Instance) -> World:
-    """Return the world after an instance has changed."""
-    instances = world.instances
-    return world._replace(instances=(*instances[:who], me, *instances[who + 1 :]))
-
-
-def with_chain(world: World, replayed: tuple[Pointer, ...]) -> World:
-    """Return the world after a list of replayed records was written; an empty one is not."""
-    if not replayed or replayed in world.chains:
-        return world
-    return world._replace(chains=tuple(sorted((*world.chains, replayed))))
-
-
-def ready(me: Instance) -> Instance:
-    """For the next batch: what lies behind is forgotten."""
-    held = me.held
-    assert held is not None
-    ahead = tuple((pointer, place) for pointer, place in me.settled if pointer[1] >= held.end[pointer[0]])
-    return Instance(at=Step.JUDGE, held=held, settled=ahead, ahead=me.ahead)
-
-
-def _is_within(pointer: Pointer, me: Instance) -> bool:
-    partition, offset = pointer
-    return me.start[partition] <= offset < me.end[partition]
-
-
-def more(table: tuple[Pointer, ...], rows: list[Pointer]) -> tuple[Pointer, ...]:
-    return tuple(sorted([*table, *rows]))

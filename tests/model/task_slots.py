@@ -1,24 +1,24 @@
-"""The protocol of the Kafka sink whose tasks write accepted records, as a model.
+"""A model of the Kafka sink whose tasks write accepted records.
 
-It is that of the sinks with a table with the roles swapped: accepted records are what is written in the transactions of
-slots, before the ledger, and refused ones are published together with it. The claim is exact because slot 0, under which
-the ledger is written, is fenced before the ledger is read. What is new: a task that comes to another worker takes its
-slot over in the middle of a batch. So may a zombie's, after everybody else has fenced: it looks at the ledger then.
+It is the protocol of the table sinks with swapped roles: transactions of slots write accepted records before the ledger,
+and refused records are published together with the ledger. The claim is exact because slot 0, which writes the ledger, is
+fenced before the ledger is read. One step is new: a task on another worker takes over its slot in the middle of a batch.
+A task of a zombie may do so after another instance has fenced the slots, so a task then reads the ledger.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.model import staged
-from tests.model.staged import ABORTED, PENDING, Bounds, Instance, StagedProtocol, World
+from tests.model.staged import BATCH, StagedProtocol
+from tests.model.world import ABORTED, LEFT, PENDING, Bounds, Instance, World, with_instance
 
 LOOK = "look"
-"""What a task does that has taken its slot over."""
+"""The step of a task after it took over its slot."""
 
 
 class TaskSlotsProtocol(StagedProtocol):
-    """All possible steps; without the check of the ledger, an instance that took a slot over continues to write."""
+    """The steps of instances; if `looks` is False, a task that took over a slot does not check the ledger."""
 
     def __init__(self, bounds: Bounds, *, looks: bool = True) -> None:
         super().__init__(bounds)
@@ -41,12 +41,10 @@ class TaskSlotsProtocol(StagedProtocol):
         )
         owners = (*world.owners[:slot], who, *world.owners[slot + 1 :])
         after = me._replace(at=LOOK) if self._looks else me
-        return f"takes slot {slot} over", staged.with_instance(
-            world._replace(log=log, owners=owners), who, after
-        )
+        return f"takes slot {slot} over", with_instance(world._replace(log=log, owners=owners), who, after)
 
     def _look(self, world: World, who: int, me: Instance) -> tuple[str, World]:
         assert me.held is not None
         if world.ledger.epoch != me.held.epoch:
-            return "is fenced: the ledger is another", staged.with_instance(world, who, staged.LEFT)
-        return "looks at the ledger", staged.with_instance(world, who, me._replace(at=staged.BATCH[1]))
+            return "is fenced: the ledger is another", with_instance(world, who, LEFT)
+        return "looks at the ledger", with_instance(world, who, me._replace(at=BATCH[1]))

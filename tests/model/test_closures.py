@@ -1,4 +1,4 @@
-"""Refusals are closed once, in every state that can be reached, and none of the parts of this can be left out."""
+"""Refusals are closed once in every reachable state, and no part of the protocol can be removed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.model.schedules import (
     ClosureWorld,
 )
 from tests.model.search import search
-from tests.model.staged import Bounds
+from tests.model.world import Bounds
 
 THREE_INSTANCES = Bounds(ONE_TO_CLOSE.verdicts, (1, 1, 1))
 
@@ -34,7 +34,7 @@ LONG = {
     ClosurePart.REWIND_FENCES_SENDER,
     ClosurePart.REWIND_LOOKS_AHEAD,
 }
-"""The parts whose harm takes more than a second to find."""
+"""The parts whose violation takes more than a second to find."""
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_no_part_of_closing_can_be_left_out(part: ClosurePart) -> None:
 
 
 class ClosureRecovery(staged.Recovery, ClosureProtocol):
-    """Asks whether the next instance comes to the end, with what requests ask for, after a crash of all others."""
+    """A check that the next instance completes the stream and all requests after a crash of all others."""
 
 
 @pytest.mark.parametrize(

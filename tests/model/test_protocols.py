@@ -1,11 +1,11 @@
-"""The protocols hold in every state they can reach, and none of their parts can be left out."""
+"""The protocols have no violation in any reachable state, and no part of them can be removed."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.marks import full
-from tests.model import one_transaction, staged
+from tests.model import one_transaction
 from tests.model.one_transaction import OneTransactionProtocol
 from tests.model.parts import Part
 from tests.model.replay import KafkaReplayProtocol, ReplayPart, ReplayProtocol
@@ -24,17 +24,18 @@ from tests.model.schedules import (
     bounds_of,
 )
 from tests.model.search import search
-from tests.model.staged import ACCEPT, REFUSE, Bounds, Recovery, StagedProtocol
+from tests.model.staged import Recovery, StagedProtocol
 from tests.model.task_slots import TaskSlotsProtocol
 from tests.model.upserts import UpsertPart, UpsertProtocol
+from tests.model.world import ACCEPT, REFUSE, Bounds, Pointer, World
 
 ONE_RECORD = Bounds({(0, 0): (REFUSE, ACCEPT)}, (1, 1))
 MENDED = frozenset({(0, 0)})
 
 TWO_OF_A_KEY = Bounds({(0, 0): (REFUSE, REFUSE), (0, 1): (ACCEPT, ACCEPT)}, (1, 1))
-"""A record that is refused, and a newer record or a tombstone of its key."""
+"""A refused record, and a newer record or a tombstone of its key."""
 BOTH_REFUSED = Bounds({(0, 0): (REFUSE, ACCEPT), (0, 1): (REFUSE, REFUSE)}, (1, 1))
-"""A refused batch: its tombstone can be replayed before its older record, which another contract accepts."""
+"""Two refused records. The tombstone can be replayed before the older record, which another contract accepts."""
 TOMBSTONE = frozenset({(0, 1)})
 
 WIDEST = (Bounds(THREE, (2, 1, 2)), Bounds(ONE_PARTITION, (1, 1, 1, 1)))
@@ -70,7 +71,7 @@ def test_whatever_has_happened_the_next_instance_continues_to_the_end(bounds: Bo
 
 
 class RewindRecovery(Recovery, RewindProtocol):
-    """The same, after a rewind that may have been cut off anywhere."""
+    """The check of `Recovery` after a rewind that may have been killed at any step."""
 
 
 @pytest.mark.parametrize("bounds", [REWOUND, KEEPS_NO_REFUSAL])
@@ -80,12 +81,12 @@ def test_whatever_a_rewind_has_done_the_next_instance_continues_to_the_end(bound
 
 
 def test_every_kind_of_fate_is_reached() -> None:
-    """Otherwise the search would show nothing: records settled, accepted by one contract and refused by the other."""
+    """The search reaches refusals, acceptances and drops by different contracts; otherwise it would show nothing."""
     protocol = StagedProtocol(THREE_SUCCESSORS)
     fates = set()
 
     class Watched(StagedProtocol):
-        def violation(self, world: staged.World) -> str | None:
+        def violation(self, world: World) -> str | None:
             if protocol.is_complete(world):
                 fates.add((len(world.table), world.ledger.quarantined, world.ledger.dropped))
             return None
@@ -150,7 +151,7 @@ def test_no_part_of_a_rewind_can_be_left_out(part: RewindPart) -> None:
     ],
 )
 def test_a_replay_loses_nothing_and_writes_nothing_twice(
-    bounds: Bounds, requests: int, rewinds: int, mended: frozenset[staged.Pointer]
+    bounds: Bounds, requests: int, rewinds: int, mended: frozenset[Pointer]
 ) -> None:
     found = search(ReplayProtocol(bounds, requests, rewinds, None, mended))
     assert found.violation is None, str(found)
@@ -177,7 +178,7 @@ def test_no_part_of_a_replay_can_be_left_out(part: ReplayPart) -> None:
     ],
 )
 def test_a_replay_into_topics_loses_nothing_and_writes_nothing_twice(
-    bounds: Bounds, requests: int, mended: frozenset[staged.Pointer]
+    bounds: Bounds, requests: int, mended: frozenset[Pointer]
 ) -> None:
     found = search(KafkaReplayProtocol(bounds, requests, mended=mended))
     assert found.violation is None, str(found)
@@ -203,8 +204,8 @@ def test_no_part_of_a_replay_into_topics_can_be_left_out(part: ReplayPart) -> No
 def test_a_replayed_record_neither_replaces_a_newer_row_nor_restores_a_deleted_key(
     bounds: Bounds,
     requests: int,
-    deletes: frozenset[staged.Pointer],
-    mended: frozenset[staged.Pointer],
+    deletes: frozenset[Pointer],
+    mended: frozenset[Pointer],
 ) -> None:
     found = search(UpsertProtocol(bounds, requests, deletes, None, mended))
     assert found.violation is None, str(found)
@@ -223,11 +224,11 @@ def test_no_part_of_a_replay_into_upserts_can_be_left_out(part: UpsertPart) -> N
 
 
 class ReplayRecovery(Recovery, ReplayProtocol):
-    """Asks whether the next instance comes to the end, with what requests ask for, after a crash of all others."""
+    """A check that the next instance completes the stream and all requests after a crash of all others."""
 
 
 class KafkaReplayRecovery(Recovery, KafkaReplayProtocol):
-    """The same with the Kafka sink."""
+    """The check of `ReplayRecovery` for the Kafka sink."""
 
 
 @pytest.mark.parametrize("recovery", [ReplayRecovery, KafkaReplayRecovery])

@@ -1,4 +1,4 @@
-"""Every schedule of the models can be read: its steps are those of the code, or are listed as known to the models alone."""
+"""All schedules of the models can be parsed; their steps are steps of the code, or are listed as steps of the models only."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ EVERY_PART = [*Part, *one_transaction.Part]
 
 @pytest.mark.full
 def test_no_other_step_of_a_model_is_unknown_to_the_code() -> None:
-    """Each of them is used, so that the list grows and shrinks with the models."""
+    """Every entry of `UNTOLD` is used, so that the list follows the models."""
     found = {move.untold for part in EVERY_PART for move in moves(counterexample(part))}
     assert found - {None} == {*UNTOLD}
 
@@ -51,7 +51,7 @@ OF_HALVES = {
     RewindPart.ONE_COMMIT_ROWS_FIRST,
     RewindPart.ONE_COMMIT_LEDGER_FIRST,
 }
-"""Parts without which a step has two halves, which the code does not have."""
+"""Parts without which a step has two halves; the code has no such halves."""
 
 
 @pytest.mark.full
@@ -70,7 +70,7 @@ def test_the_steps_of_replays_into_topics_are_those_of_the_code(part: ReplayPart
 
 
 def require_known(schedule: tuple[str, ...]) -> None:
-    """Require that each step of a schedule is one of the code, or is listed as known to the models alone."""
+    """Assert that each step of a schedule is a step of the code, or is listed as a step of the models only."""
     found = moves(schedule)
     assert {move.untold for move in found} - {None} <= {*UNTOLD, *UNTOLD_OF_REPLAYS}
     assert {move.step for move in found if move.untold is None} <= {

@@ -1,4 +1,4 @@
-"""The steps have one name each: in the code, in the models and in docs/explanation/exactly-once.md, and the same order in all."""
+"""Steps have the same names and order in the code, in the models and in docs/explanation/exactly-once.md."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ STAGED, ONE_TRANSACTION = PAGE.split("## The steps, sinks with a table", 1)[1].s
 )
 REWIND, REPLAY = PAGE.split("## Rewinding a stream", 1)[1].split("## Replaying refused records", 1)
 INSIDE = {Step.CONTRACT: Step.JUDGE, Step.SLOT: Step.QUARANTINE, Step.COMMITTED: Step.PUBLISH}
-"""Steps that are timed or told alone, and are part of another in the page: when it begins, when it is over."""
+"""Steps that the code times or reports separately, and the step of the page that includes each."""
 
 
 def documented(chapter: str) -> list[str]:
-    """The names of a chapter's tables, in order, without their numbers."""
+    """Return the step names in the tables of a chapter, in order, without numbers."""
     cells = re.findall(r"^\| ([^|]+?) \|", chapter, re.MULTILINE)
     names = [cell.split(" ", 1)[1] if re.match("[\\d\u2013]", cell) else "" for cell in cells]
     return [re.sub(r"^\d+ ", "", name) for name in names if name]
 
 
 def timed(module: object, method: str) -> list[Step]:
-    """The steps that a method of a sink's module times, in the order of its source."""
+    """Return the steps that a method of the module's sink names, in the order of `ast.walk`."""
     assert isinstance(module.__file__, str)  # type: ignore[attr-defined] # modules have it
     tree = ast.parse(Path(module.__file__).read_text())  # type: ignore[attr-defined] # the same
     (found,) = [
@@ -75,9 +75,7 @@ def test_the_models_know_no_other_steps(model: tuple[Step, ...]) -> None:
 def test_the_start_is_the_models_start() -> None:
     assert timed(staged_sink, "start") == list(staged.START)
     assert timed(kafka, "start") == list(one_transaction.START)
-    assert timed(kafka, "_settle") == list(
-        staged.START[1:]
-    )  # of the tasks' slots, once the ledger is claimed
+    assert timed(kafka, "_settle") == list(staged.START[1:])  # of the tasks' slots, after the claim
 
 
 def test_the_model_has_the_batch_in_the_order_of_the_page() -> None:
@@ -113,11 +111,11 @@ def test_every_part_of_a_replay_belongs_to_a_step_of_the_page(part: str) -> None
 
 
 def test_the_page_names_every_part_that_cannot_be_left_out() -> None:
-    """What is left out, and what happens then, is printed by the tests beside this one."""
+    """The other tests of the folder print the parts, and what happens without each."""
     assert "tests/model" in PAGE
 
 
 def test_no_two_parts_are_equal() -> None:
-    """They are texts: equal ones of two models would be one key of a dictionary."""
+    """Parts are strings, so equal parts of two models would be one dictionary key."""
     parts = [*Part, *one_transaction.Part, *RewindPart, *ReplayPart, *UpsertPart, *ClosurePart]
     assert len({*parts}) == len(parts)

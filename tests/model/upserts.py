@@ -1,7 +1,7 @@
-"""Replays into a table with upserts, as a model: which row a key has after batches, deletes and replays in any order.
+"""A model of replays into a table with upserts: the row of a key after batches, deletes and replays in any order.
 
-All records have one key and one partition. `World.table` has the accepted records, so all that holds for appended rows
-holds here; `World.row` is what readers see of them. Each delete leaves a mark in a topic, which the ledger names.
+All records have one key and one partition. `World.table` has the accepted records, so that the checks of appended rows
+apply; `World.row` is the row that readers see. Each delete writes a mark to a topic, and the ledger names the marks.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator
 from enum import StrEnum
 
 from tests.model.replay import ReplayProtocol
-from tests.model.staged import ACCEPT, Bounds, Instance, Ledger, Pointer, World, with_instance
+from tests.model.world import ACCEPT, Bounds, Instance, Ledger, Pointer, World, with_instance
 from tidegate.spark_jobs.steps import ReplayStep, Step
 
 
 class UpsertPart(StrEnum):
-    """What can be taken out, with what happens instead."""
+    """The parts that can be removed; each value says what happens instead."""
 
     NEWER_ROW = "replay-publish: a replayed record replaces a newer row"
     MARKS = "quarantine: deletes leave no mark"
@@ -27,7 +27,7 @@ class UpsertPart(StrEnum):
 
 
 class UpsertProtocol(ReplayProtocol):
-    """All that can happen to one key, with the whole protocol or without one part of it."""
+    """The steps that change the row of one key; `without` removes one part of the protocol."""
 
     def __init__(
         self,
@@ -37,20 +37,20 @@ class UpsertProtocol(ReplayProtocol):
         without: UpsertPart | None = None,
         mended: frozenset[Pointer] = frozenset(),
     ) -> None:
-        """`deletes` are the records that are tombstones."""
+        """Set the bounds of the model; `deletes` are the tombstones."""
         super().__init__(bounds, requests, mended=mended)
         self._deletes = deletes
         self._lacks = without
 
     def following(self, world: World) -> Iterator[tuple[str, World]]:
-        """Every single thing that may happen next; retention deletes the oldest mark first."""
+        """Yield each possible next step with the world after it; retention deletes the oldest mark first."""
         yield from super().following(world)
         kept = [each for each, _ in world.ledger.marks if each not in world.forgotten]
         if kept:
             yield f"the mark of {kept[0]} expires", world._replace(forgotten=(*world.forgotten, kept[0]))
 
     def violation(self, world: World) -> str | None:
-        """Return what is wrong, as for appended rows; or that the row is not that of the newest accepted record."""
+        """Return a violation of replays, a lost list of marks, or a row that is not from the newest accepted record; else None."""
         if world.ledger.marks and world.ledger.marks not in world.mark_lists:
             return "the ledger names marks that no topic has"
         newest = max(world.table, default=None)
@@ -79,7 +79,7 @@ class UpsertProtocol(ReplayProtocol):
         return landed._replace(row=self._merged(world.row, self._accepted(me)))
 
     def _batch_meanwhile(self, world: World, who: int, me: Instance) -> Iterator[tuple[str, World]]:
-        """Publish a batch, all of it accepted, between reading a chunk and publishing it."""
+        """Yield the publication of a batch between reading a chunk and publishing it, if all its records are accepted."""
         held, latest = me.held, self._bounds.latest
         assert held is not None
         assert me.new is not None
@@ -97,7 +97,7 @@ class UpsertProtocol(ReplayProtocol):
             with_instance(landed, who, me._replace(held=published, new=new)),
         )
 
-    # A chunk of a replay.
+    # Chunks of replays.
 
     def _read(self, world: World, who: int, me: Instance) -> Iterator[tuple[str, World]]:
         assert me.held is not None
@@ -124,7 +124,7 @@ class UpsertProtocol(ReplayProtocol):
 
     def _publish_chunk(self, world: World, who: int, me: Instance) -> Iterator[tuple[str, World]]:
         assert me.held is not None
-        # Those that were read stay in memory, and those of batches since then join them, whatever the topic has lost.
+        # Marks that were read stay in memory, and marks of later batches are added, also after retention deleted them.
         since = [each for each, end in me.held.marks if end >= me.start[0]]
         known = me.seen if self._lacks is UpsertPart.LOOK_AT_PUBLISH else (*me.seen, *since)
         if self._lacks is UpsertPart.KEPT_IN_MEMORY:
@@ -139,14 +139,14 @@ class UpsertProtocol(ReplayProtocol):
             yield what, after._replace(row=row)
 
     def _marked(self, new: Ledger, held: Ledger, accepted: Iterable[Pointer]) -> Ledger:
-        """Return the ledger that names the deletes among accepted records."""
+        """Return the ledger with marks of the deletes among the accepted records."""
         if self._lacks is UpsertPart.MARKS:
             return new
         found = tuple((each, held.end[0]) for each in sorted(accepted) if each in self._deletes)
         return new._replace(marks=(*held.marks, *found))
 
     def _merged(self, row: Pointer | None, records: Iterable[Pointer]) -> Pointer | None:
-        """Return the row after records were merged: the newest wins, and a tombstone takes the row away."""
+        """Return the row after a merge: that of the newest record, or None if it is a tombstone."""
         newest = max(records, default=None)
         if newest is None or (row is not None and row > newest):
             return row
@@ -154,7 +154,7 @@ class UpsertProtocol(ReplayProtocol):
 
 
 def _known_from(held: Ledger, forgotten: tuple[Pointer, ...]) -> int:
-    """Return the offset from which on every delete has a mark."""
+    """Return the lowest offset from which all deletes have marks."""
     if not any(each in forgotten for each, _ in held.marks):
         return 0
     kept = [before for each, before in held.marks if each not in forgotten]
@@ -162,7 +162,7 @@ def _known_from(held: Ledger, forgotten: tuple[Pointer, ...]) -> int:
 
 
 def _with_marks(world: World, marks: tuple[tuple[Pointer, int], ...]) -> World:
-    """Return the world after a list of marks was written; an empty one is not."""
+    """Return the world with a list of marks written; an empty list is not written."""
     if not marks or marks in world.mark_lists:
         return world
     return world._replace(mark_lists=tuple(sorted((*world.mark_lists, marks))))

@@ -1,1 +1,1 @@
-"""Mutants of the modules that keep the promise, and the tests that must notice them."""
+"""Mutants of the modules that implement exactly-once, and the tests that must detect them."""

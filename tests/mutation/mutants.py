@@ -1,4 +1,4 @@
-"""Mutants of a module: its syntax tree with one place changed, and an import that takes it instead of the file."""
+"""Mutants of a module: its syntax tree with one change, and an importer that loads it instead of the file."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.BitAnd: ast.BitOr,
 }
 DELETED = (ast.Expr, ast.AugAssign, ast.Raise, ast.Continue, ast.Break, ast.Assign)
-"""Statements that are left out. Of assignments only those to a part of something: a name would be missing at once."""
+"""Statements that a mutant deletes; of assignments only those to attributes and items, because a missing name fails at once."""
 
 
 UNTOUCHED = {"annotation", "returns", "decorator_list", "type_params"}
@@ -48,7 +48,7 @@ Place = tuple[str, ast.stmt | ast.expr]
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change of a module. Its key names it without a line's number, so that it is the same after an edit elsewhere."""
+    """One change of a module. Its key has no line number, so that edits elsewhere do not change it."""
 
     module: str
     key: str
@@ -57,12 +57,12 @@ class Mutant:
     number: int
 
     def tree(self) -> ast.Module:
-        """Return the changed tree."""
+        """Return the syntax tree of the module with the change."""
         return _replaced(ast.parse(path_of(self.module).read_text()), self.place, self.number)
 
 
 def path_of(module: str) -> Path:
-    """Return the file of a module of the product."""
+    """Return the path of a module of the product."""
     return ROOT / f"{module.replace('.', '/')}.py"
 
 
@@ -82,7 +82,7 @@ def mutants(module: str) -> list[Mutant]:
 
 
 def _places(tree: ast.Module) -> list[Place]:
-    """Return what runs in functions, with the name of each."""
+    """Return the statements and expressions inside functions, each with the dotted name of its scope."""
     return list(_walk(tree, ()))
 
 
@@ -106,7 +106,7 @@ def _is_text(node: ast.AST) -> bool:
 
 
 def _changes(node: ast.stmt | ast.expr) -> Iterator[ast.AST]:
-    """Yield each node that may stand for this one."""
+    """Yield each node that can replace this one."""
     yield from _other_operators(node)
     match node:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
@@ -151,7 +151,7 @@ def _with(node: ast.AST, **changes: object) -> ast.AST:
 
 
 def _text(node: ast.AST) -> str:
-    """Return the first line of a node's source."""
+    """Return the first line of a node's source in backticks, cut to 100 characters."""
     first, *more = ast.unparse(ast.fix_missing_locations(copy.deepcopy(node))).splitlines()
     return f"`{first[:100]}{' ...' if more else ''}`"
 
@@ -189,7 +189,7 @@ class _Finder(MetaPathFinder):
 
 
 def install(mutant: Mutant) -> None:
-    """Let this process import the mutant. Raise RuntimeError when the module was imported before."""
+    """Make imports in this process load the mutant. Raise RuntimeError if the module was imported before."""
     if mutant.module in sys.modules:
         raise RuntimeError(f"{mutant.module} was imported before its mutant")
     sys.meta_path.insert(0, _Finder(mutant))

@@ -1,4 +1,4 @@
-"""A plug-in of pytest that imports one mutant: `MUTANT=module:number pytest -p tests.mutation.plugin ...`."""
+"""A pytest plug-in that installs one mutant: `MUTANT=module:number pytest -p tests.mutation.plugin ...`."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from tests.mutation.mutants import ROOT, Mutant, install, mutants
 
 SURVIVORS = Path(__file__).with_name("survivors.md")
 MOST_CPU_SECONDS = 30
-"""A mutant that never ends is noticed by that, however busy the machine is."""
+"""The limit of CPU time of a fork. It detects a mutant that never ends, also on a busy machine."""
 LONGEST_JVM_SECONDS = 900
 OPTIONS = (
     "-x",
@@ -40,7 +40,7 @@ OPTIONS = (
     "--noconftest",
     "--tb=no",
 )
-"""The plug-in is named because none loads itself here, and its setting in pyproject.toml would be unknown without it."""
+"""pytest_timeout is named because plug-ins are not loaded automatically, and pyproject.toml has a setting of it."""
 JVM_OPTIONS = (
     "-x",
     "-q",
@@ -53,7 +53,7 @@ JVM_OPTIONS = (
     "--tb=no",
 )
 PRELOADED = ("tidegate.contracts.document.load", "tidegate.contracts.judge.plan")
-"""What tests import and no mutant is of: a fork need not read it again."""
+"""Modules without mutants that tests import: loaded once, so that forks need not."""
 
 UNIT, ENFORCE = "tests/unit", "tests/integration/enforce"
 _STREAM = "tidegate.contracts.stream"
@@ -83,7 +83,7 @@ PURE: dict[str, tuple[str, ...]] = {
     f"{_STREAM}.versions": (f"{UNIT}/contracts/test_versions.py",),
     "tidegate.spark_jobs.job.batch_limits": (f"{UNIT}/spark_jobs/test_batch_limits.py",),
 }
-"""Modules that need no Java, with the tests that cover them."""
+"""Modules that need no Java, and the tests that cover them."""
 NEEDS_JVM: dict[str, tuple[str, ...]] = {
     f"{_SINKS}.staged": (
         f"{ENFORCE}/test_schedules.py",
@@ -119,12 +119,12 @@ NEEDS_JVM: dict[str, tuple[str, ...]] = {
         f"{ENFORCE}/test_kafka_sink.py",
     ),
 }
-"""Modules of the protocol that are tested with the real thing alone."""
+"""Modules of the protocol that are tested only with a real broker and Spark, and their tests."""
 
 
 @dataclass
 class Outcome:
-    """What has become of the mutants of a module."""
+    """The results of the mutants of a module."""
 
     module: str
     mutants: int
@@ -137,7 +137,7 @@ class Outcome:
 
 
 def run_pure(module: str, only: str = "") -> Outcome:
-    """Try every mutant of a module that needs no Java. Its tests must pass without a mutant, or the result says nothing."""
+    """Test the mutants of a module without Java whose key contains `only`. Exit if the tests fail without a mutant."""
     tests = PURE[module]
     if module in sys.modules:
         sys.exit(f"{module} was imported before its mutants: take it out of PRELOADED")
@@ -156,7 +156,7 @@ def run_pure(module: str, only: str = "") -> Outcome:
 
 
 def _passes_in_fork(mutant: Mutant | None, tests: Iterable[str]) -> bool:
-    """Run file after file in a fork: most mutants are noticed by the first, and the others are not even read then."""
+    """Return whether all test files pass in a fork, one file after the other: most mutants fail in the first file."""
     child = os.fork()
     if child == 0:
         resource.setrlimit(resource.RLIMIT_CPU, (MOST_CPU_SECONDS, MOST_CPU_SECONDS))
@@ -175,7 +175,7 @@ def _passes_in_fork(mutant: Mutant | None, tests: Iterable[str]) -> bool:
 
 
 def run_with_jvm(module: str, deadline: float, chance: random.Random) -> Outcome:
-    """Try mutants of a module that needs Java, in a random order, until the time is over."""
+    """Test mutants of a module that needs Java, in random order, until the deadline (`time.monotonic`)."""
     found = mutants(module)
     outcome = Outcome(module, len(found))
     for number in chance.sample(range(len(found)), len(found)):
@@ -191,7 +191,7 @@ def run_with_jvm(module: str, deadline: float, chance: random.Random) -> Outcome
 
 
 def _passes_in_time(command: list[str], environment: dict[str, str]) -> bool:
-    """Run tests in a session of their own, which ends with all that they have started."""
+    """Return whether a command succeeds within LONGEST_JVM_SECONDS. On a timeout, kill its process group."""
     with subprocess.Popen(
         command, env=environment, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     ) as process:  # fmt: skip
@@ -203,7 +203,7 @@ def _passes_in_time(command: list[str], environment: dict[str, str]) -> bool:
 
 
 def explained(module: str) -> set[str]:
-    """Return the keys of the survivors of a module that `survivors.md` explains: its headings are modules, its items keys."""
+    """Return the keys of survivors that `survivors.md` explains: headings are modules, list items start with a key."""
     found: set[str] = set()
     heading = ""
     for line in SURVIVORS.read_text().splitlines():
@@ -215,7 +215,7 @@ def explained(module: str) -> set[str]:
 
 
 def report(outcome: Outcome) -> int:
-    """Print what has become of a module's mutants; returns how many survivors and explanations are wrong."""
+    """Print the results of a module; return the number of unexplained survivors and of stale explanations."""
     known, survived = explained(outcome.module), {each.key for each in outcome.survivors}
     print(f"{outcome}, {len(known & survived)} survive as explained", flush=True)
     unexplained = [each for each in outcome.survivors if each.key not in known]
@@ -238,7 +238,7 @@ def main() -> int:
     )
     parser.add_argument("--seed", type=int, default=random.randrange(2**32))  # noqa: S311 - chooses mutants, guards nothing
     asked = parser.parse_args()
-    # No conftest.py is read: a busy machine must not let a generated case fail, which would count as a mutant noticed.
+    # No conftest.py is loaded. Without a deadline, a busy machine cannot make a generated case fail like a detected mutant.
     settings.register_profile("mutation", deadline=None)
     settings.load_profile("mutation")
     for name in PRELOADED:

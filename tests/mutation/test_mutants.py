@@ -1,4 +1,4 @@
-"""The run of mutants finds what it is for, and its explanations name mutants that there are."""
+"""The run detects mutants, and `survivors.md` names only mutants that exist."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_every_explanation_names_a_mutant() -> None:
 
 
 def test_a_claim_that_counts_backwards_is_noticed(tmp_path: Path) -> None:
-    """In a process of its own, which has not imported the module."""
+    """It runs in a process that has not imported the module."""
     (number,) = [
         number
         for number, each in enumerate(mutants("tidegate.contracts.stream.ledger"))
@@ -55,7 +55,7 @@ def test_a_claim_that_counts_backwards_is_noticed(tmp_path: Path) -> None:
 
 
 def test_a_run_tells_noticed_mutants_from_survivors() -> None:
-    """The tests of the module pass without a mutant, or else it would say so."""
+    """The run would report tests that fail without a mutant."""
     command = [sys.executable, "-m", "tests.mutation.run", "tidegate.contracts.stream.ledger", "--only"]
     told = subprocess.run(
         [*command, "Ledger.claim: `self.epoch + 1`"], cwd=ROOT, capture_output=True, text=True, check=False

@@ -18,10 +18,10 @@ from tests.conformance.confluent_conditions.conditions import (
     AVRO,
     CONDITIONS,
     JSON,
-    ORDER,
     STRING_FUNCTIONS,
     Condition,
 )
+from tests.conformance.confluent_conditions.records import ORDER
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 from tidegate.gateway.registry.schemas.entities import RuleSet

@@ -17,6 +17,7 @@ import pytest
 from pydantic import SecretStr
 from pyspark.sql import SparkSession
 
+from tests.integration.enforce.adopting import Adopting
 from tests.integration.enforce.job import RunningJob
 from tests.integration.enforce.line import Line, Sent, environment
 from tests.integration.enforce.registry import Registry
@@ -123,6 +124,11 @@ def published_line(
         return line
 
     return make
+
+
+@pytest.fixture
+def adopting(registry: Registry) -> Adopting:
+    return Adopting(registry)
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.model.one_transaction import Part
 from tests.model.rewind import RewindPart
 from tests.model.schedules import THREE, counterexample
-from tests.model.staged import Bounds
+from tests.model.world import Bounds
 
 REPLACED = "the contract is replaced"
 FOUR = Bounds(THREE, (2, 1, 2, 1))

@@ -39,7 +39,7 @@ from tests.model.schedules import (
     ReplayWorld,
     moves,
 )
-from tests.model.staged import ACCEPT, Bounds
+from tests.model.world import ACCEPT, Bounds
 from tidegate.contracts.errors import Fenced, StreamStopped, Unavailable
 from tidegate.contracts.stream.ledger import Ledger, Vector
 from tidegate.contracts.stream.output_topics import quarantine_topic

@@ -6,24 +6,17 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from typing import Any
 
 import httpx
 import pytest
 from psycopg import sql
 
+from tests.integration.enforce.adopting import Adopting
 from tests.integration.enforce.checker import CLEAN, account, require_exactly_once
 from tests.integration.enforce.job import Publish
 from tests.integration.enforce.line import KNOWN, Line, Sent, row
 from tests.integration.enforce.losing import lose_ledger
 from tests.integration.enforce.registry import Registry
-from tests.integration.enforce.test_rolled_back import (
-    append_by_hand,
-    forget_log,
-    roll_back,
-    snapshots,
-    with_two_delta_batches,
-)
 from tests.integration.enforce.test_source_changes import (
     PowerCutError,
     add_partitions,
@@ -33,52 +26,14 @@ from tests.integration.enforce.test_source_changes import (
 from tests.marks import full
 from tidegate.contracts.errors import ConflictError, Fenced, NotFoundError, StreamStopped, Unavailable
 from tidegate.contracts.stream.adoption import EPOCH_GAP
-from tidegate.contracts.stream.ledger import BatchTotals, Ledger
+from tidegate.contracts.stream.ledger import BatchTotals
 from tidegate.contracts.stream.output_topics import accepted_topic, quarantine_topic
-from tidegate.spark_jobs.adopt.adopt import Adopter, Forgotten, Look, Skip
-from tidegate.spark_jobs.kafka.kafka_ledger import ledger_record
-from tidegate.spark_jobs.kafka.outputs import TransactionalProducer
+from tidegate.spark_jobs.adopt.adopt import Adopter, Look
 from tidegate.spark_jobs.kafka.topics import Topics
-from tidegate.spark_jobs.settings import JobSettings
 from tidegate.spark_jobs.sinks.postgresql.table import qualified_name
 from tidegate.spark_jobs.steps import Step
 
 SINKS = ("iceberg", *full("kafka", "delta", "postgresql"))
-
-
-class Adopting:
-    """Adopts lines with a real registry; keeps what was shown before the last confirmation."""
-
-    def __init__(self, registry: Registry) -> None:
-        self.url = registry.url
-        self.shown: list[Look | Skip | Forgotten] = []
-
-    def settings(self, line: Line) -> JobSettings:
-        return line.settings.model_copy(update={"registry_url": self.url})
-
-    def rebuild(self, line: Line, *, replace: bool = False) -> Ledger:
-        with Adopter.opened(self.settings(line), line.contract_id) as found:
-            return found.rebuild(None, self.shown.append, replace=replace)
-
-    def skip(self, line: Line, partition: int, first: int) -> Ledger:
-        with Adopter.opened(self.settings(line), line.contract_id) as found:
-            return found.skip(partition, first, self.shown.append)
-
-    def forget_deleted(self, line: Line) -> Ledger:
-        with Adopter.opened(self.settings(line), line.contract_id) as found:
-            return found.forget_deleted(self.shown.append)
-
-    def kept(self, line: Line) -> list[dict[str, Any]]:
-        """The registry's adoptions of a line, newest first."""
-        answer = httpx.get(f"{self.url}/api/v1/streams/{line.contract_id}/adoptions")
-        answer.raise_for_status()
-        adoptions: list[dict[str, Any]] = answer.json()["adoptions"]
-        return adoptions
-
-
-@pytest.fixture
-def adopting(registry: Registry) -> Adopting:
-    return Adopting(registry)
 
 
 @pytest.fixture(params=SINKS)
@@ -145,31 +100,6 @@ def test_records_that_tasks_wrote_ahead_of_a_lost_ledger_are_left_out(
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("accepted_slots", [1, *full(2)])
-def test_a_ledger_topic_that_was_restored_from_an_older_moment_stops_the_stream(
-    published_line: Callable[..., Line], adopting: Adopting, accepted_slots: int
-) -> None:
-    line = published_line("kafka", accepted_slots=accepted_slots)
-    line.produce(*(row(n, 999 if n % 4 == 1 else n) for n in range(8)))
-    line.enforce()
-    older = line.ledger()
-    line.produce(*(row(n, 999 if n % 4 == 1 else n) for n in range(8, 16)))
-    line.enforce()
-    restored = TransactionalProducer(line.settings.kafka, "restored")
-    restored.fence()
-    restored.write([ledger_record(older)])
-    outputs = (len(line.accepted()), len(line.quarantined()))
-    with pytest.raises(StreamStopped, match=r"restored from an older moment.*adopt .* --replace"):
-        line.enforce()
-    assert (len(line.accepted()), len(line.quarantined())) == outputs
-    adopting.rebuild(line, replace=True)
-    line.produce(*(row(n, 999 if n % 4 == 1 else n) for n in range(16, 20)))
-    line.enforce()
-    require_exactly_once(line)
-    assert line.ledger().totals.offsets == 20
-
-
-@pytest.mark.full
 @pytest.mark.parametrize("sink", ["iceberg", *full("delta", "postgresql", "kafka")])
 def test_an_instance_that_still_runs_is_fenced_by_an_adoption(
     published_line: Callable[..., Line], adopting: Adopting, sink: str
@@ -221,119 +151,6 @@ def test_dropped_records_cannot_be_proven_and_have_to_be_accepted(
     assert line.ledger().totals == BatchTotals(written=5, dropped=1, unproven=2)
     found = line.reconcile()
     assert (found.lost, found.twice, found.unverifiable) == (0, 0, 2)
-
-
-@pytest.mark.full
-def test_a_table_that_was_rolled_back_gets_the_ledger_of_its_rows(
-    published_line: Callable[..., Line], adopting: Adopting
-) -> None:
-    """What it lost at its end is read again; refused records of then are not quarantined twice."""
-    line = published_line("postgresql")
-    line.produce(*(row(n, 999 if n % 4 == 1 else n) for n in range(20)))
-    line.enforce()
-    with line.database() as connection:
-        table = sql.Identifier(*qualified_name(line.contract_id))
-        connection.execute(sql.SQL("DELETE FROM {} WHERE _source_offset >= 6").format(table))
-    assert not line.reconcile().holds
-    before = line.ledger()
-    with pytest.raises(ConflictError, match="--replace"):
-        adopting.rebuild(line)
-    adopted = adopting.rebuild(line, replace=True)
-    assert (adopted.name, adopted.end) == (before.name, {0: 6, 1: 6})
-    assert adopted.epoch == before.epoch + EPOCH_GAP
-    line.enforce()
-    require_exactly_once(line)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("kept", [4, *full(0)])
-@pytest.mark.parametrize("sink", ["iceberg", *full("delta")])
-def test_a_rolled_back_table_of_many_batches_is_replaced_without_loss(
-    published_line: Callable[..., Line], adopting: Adopting, sink: str, kept: int
-) -> None:
-    """The quarantine topic is ahead by more than one batch, because it is not rolled back with the table."""
-    line = published_line(sink, max_offsets=4)
-    line.produce(*(row(n, 999 if n % 4 == 1 else n) for n in range(kept)))
-    line.enforce()
-    back = _to_now(line)
-    line.produce(*(row(n, 999 if n % 4 == 1 else n) for n in range(kept, 24)))
-    line.enforce()
-    back()
-    assert len(line.rows()) == kept * 3 // 4
-    with pytest.raises(StreamStopped, match=r"(was rolled back|was restored).*adopt .* --replace"):
-        line.enforce()
-    before = line.ledger()
-    adopted = adopting.rebuild(line, replace=True)
-    assert adopted.name == before.name
-    assert adopted.epoch >= before.epoch + EPOCH_GAP
-    assert adopted.end == {0: kept // 2, 1: kept // 2}
-    assert adopted.totals.unproven == 0
-    (look,) = adopting.shown
-    assert isinstance(look, Look)
-    assert look.held == before
-    line.enforce()
-    require_exactly_once(line)
-    assert line.reconcile().holds
-
-
-def _to_now(line: Line) -> Callable[[], None]:
-    """Return a function that takes the table back to what it holds now."""
-    if line.settings.sink == "delta":
-        name = f"delta.`file://{line.delta().name}`"
-        (newest,) = line.spark.sql(f"DESCRIBE HISTORY {name} LIMIT 1").collect()
-        return lambda: line.spark.sql(f"RESTORE TABLE {name} TO VERSION AS OF {newest['version']}").collect()
-    now = snapshots(line)[-1]
-    return lambda: roll_back(line, now)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("sink", ["iceberg", *full("delta")])
-def test_a_partition_of_a_rolled_back_table_cannot_be_skipped(
-    published_line: Callable[..., Line], adopting: Adopting, sink: str
-) -> None:
-    """Only a ledger that is rebuilt from the rows passes the check of the table's history."""
-    line = published_line(sink)
-    line.enforce()
-    back = _to_now(line)
-    line.produce(row(0), row(1))
-    line.enforce()
-    add_partitions(line, 3)
-    line.produce(*(Sent(row(n).value, b"k", 2) for n in range(5)))
-    forget(line, line.topic, 2, 3)
-    back()
-    before = line.ledger()
-    with pytest.raises(StreamStopped, match="--replace"):
-        adopting.skip(line, 2, 3)
-    assert line.ledger() == before
-    adopting.rebuild(line, replace=True)
-    line.enforce()
-    assert len(line.rows()) == 4
-    assert line.ledger().totals == BatchTotals(written=4)
-
-
-@pytest.mark.parametrize("is_restored", full(False, True))
-def test_a_delta_log_that_has_lost_the_ledgers_commit_cannot_be_proven(
-    published_line: Callable[..., Line], adopting: Adopting, is_restored: bool
-) -> None:
-    """Whether the table was restored, the log no longer says: the ledger is rebuilt from the rows, with nothing lost."""
-    line = published_line("delta")
-    restore = with_two_delta_batches(line)
-    if is_restored:
-        restore()
-    append_by_hand(line, "by hand")
-    append_by_hand(line, "again")
-    forget_log(line)
-    before = line.ledger()
-    line.produce(row(9))
-    with pytest.raises(StreamStopped, match=r"cannot be proven.*adopt .* --replace"):
-        line.enforce()
-    adopted = adopting.rebuild(line, replace=True)
-    assert (adopted.name, adopted.totals.unproven) == (before.name, 0)
-    assert adopted.totals.written == (5 if is_restored else 9)
-    line.enforce()
-    assert len(line.rows()) == 12
-    assert line.ledger().totals.written == 10
-    assert line.reconcile().holds
 
 
 @pytest.mark.full

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.functions import col
 
+from tests.integration.enforce.adopting import Adopting
 from tests.integration.enforce.faults import Publish, StartJob, fill, kill_after
 from tests.integration.enforce.job import RunningJob
 from tests.integration.enforce.line import Line, row
@@ -23,7 +24,6 @@ from tests.integration.enforce.losing import lose_ledger
 from tests.integration.enforce.registry import Registry
 from tests.integration.enforce.replaying import MENDED
 from tests.integration.enforce.replaying import request as request_replay
-from tests.integration.enforce.test_adoption import Adopting
 from tests.integration.enforce.test_archive import Archiving
 from tests.integration.enforce.test_erase import Erasing
 from tests.integration.enforce.test_faults import SINKS

@@ -7,11 +7,10 @@ from collections.abc import Callable
 import pytest
 from psycopg import sql
 
+from tests.integration.enforce.adopting import Adopting
 from tests.integration.enforce.checker import require_exactly_once
 from tests.integration.enforce.line import Line, row
 from tests.integration.enforce.losing import lose_ledger
-from tests.integration.enforce.registry import Registry
-from tests.integration.enforce.test_adoption import Adopting
 from tests.marks import full
 from tidegate.contracts.errors import StreamStopped
 from tidegate.contracts.stream.ledger import BatchTotals
@@ -20,11 +19,6 @@ from tidegate.spark_jobs.sinks.postgresql.table import qualified_name
 from tidegate.spark_jobs.steps import Step
 
 SINKS = ("iceberg", "kafka", *full("delta", "postgresql"))
-
-
-@pytest.fixture
-def adopting(registry: Registry) -> Adopting:
-    return Adopting(registry)
 
 
 @pytest.fixture(params=SINKS)

@@ -25,7 +25,7 @@ from tests.integration.enforce.schedule import IN_ONE_TRANSACTION, STAGED, Gates
 from tests.model import one_transaction
 from tests.model.parts import Part
 from tests.model.schedules import ONE_TRANSACTION, bounds_of, counterexample
-from tests.model.staged import Bounds
+from tests.model.world import Bounds
 from tidegate.contracts.errors import StreamStopped
 
 StartReplay = Callable[[str, Bounds, Order], Replay]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
@@ -12,11 +14,24 @@ import pytest
 from tidegate.gateway.access.keys import Credentials
 from tidegate.gateway.access.principal import read_grants
 from tidegate.gateway.factory import Factory
+from tidegate.gateway.http.models.examples import CONTRACT
 from tidegate.gateway.settings import GatewaySettings
 
 CONFLUENT = "application/vnd.schemaregistry.v1+json"
 MAKER = "cli:test"
 AVRO = json.dumps({"type": "record", "name": "U", "fields": [{"name": "age", "type": "int"}]})
+MINE, HIDDEN, UNKNOWN = "a.x-value", "b.hidden-value", "b.nothing-value"
+ASSOCIATION = "/associations/resources/topic-1"
+only_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+ID = "hospital.admissions"
+HERE = f"/api/v1/contracts/{ID}"
+SUBJECT = f"{ID}-value"
+VERSIONS = f"/subjects/{SUBJECT}/versions"
+STRICT: dict[str, Any] = {
+    "classification": {"/admission_id": "pii"},
+    "mask": {"/admission_id": "hash"},
+    "error_budget": {"ratio": 0.01},
+}
 
 
 class Person:
@@ -69,3 +84,72 @@ def same_but_for(name: str, other: str, answer: httpx.Response) -> tuple[int, by
     """Return all of an answer, with one name written as another."""
     headers = {key: value for key, value in answer.headers.items() if key != "content-length"}
     return answer.status_code, answer.content.replace(name.encode(), other.encode()), headers
+
+
+def associate(subject: str, resource: str = "topic-1") -> dict[str, Any]:
+    return {
+        "resourceName": subject.removesuffix("-value"),
+        "resourceNamespace": "n",
+        "resourceId": resource,
+        "resourceType": "topic",
+        "associations": [{"subject": subject, "associationType": "value"}],
+    }
+
+
+@pytest.fixture
+def registry(admin: Person, hire: Hire) -> Person:
+    """A subject of a, a subject of b with settings, and a schema that both have."""
+    for subject in (MINE, HIDDEN):
+        assert admin.ask("POST", f"/subjects/{subject}/versions", {"schema": AVRO}).status_code == 200
+    own = AVRO.replace('"U"', '"Own"')
+    assert admin.ask("POST", f"/subjects/{HIDDEN}/versions", {"schema": own}).status_code == 409
+    assert admin.ask("PUT", f"/config/{HIDDEN}", {"compatibility": "NONE"}).status_code == 200
+    # Another record is a weaker contract: one person proposes it, another one registers it.
+    assert hire("admin").ask("POST", f"/subjects/{HIDDEN}/versions", {"schema": own}).status_code == 409
+    assert admin.ask("POST", f"/subjects/{HIDDEN}/versions", {"schema": own}).status_code == 200
+    assert admin.ask("PUT", f"/mode/{HIDDEN}", {"mode": "READONLY"}).status_code == 200
+    assert admin.ask("POST", "/associations", associate(HIDDEN)).status_code == 200
+    return admin
+
+
+def document(**changes: Any) -> dict[str, Any]:
+    """The strict contract; a part that is None is left out."""
+    parts = {**copy.deepcopy(CONTRACT), **STRICT, **changes}
+    return {name: part for name, part in parts.items() if part is not None}
+
+
+def loose(**changes: Any) -> dict[str, Any]:
+    return document(**{"classification": None, "mask": None, "version": "1.3.0", **changes})
+
+
+def schema_text(change: Callable[[dict[str, Any]], object] = lambda _: None) -> str:
+    definition = copy.deepcopy(CONTRACT["schema"]["definition"])
+    change(definition)
+    return json.dumps(definition)
+
+
+def registered(change: Callable[[dict[str, Any]], object] = lambda _: None, **more: Any) -> dict[str, Any]:
+    return {"schema": schema_text(change), "schemaType": "JSON", **more}
+
+
+def without_minimum(definition: dict[str, Any]) -> None:
+    del definition["properties"]["age"]["minimum"]
+
+
+@dataclass(frozen=True, slots=True)
+class People:
+    """Who asks: the author has as high a role as the operation needs, and never is the other person."""
+
+    owner: Person
+    producer: Person
+    approver: Person
+    admin: Person
+
+
+@pytest.fixture
+def people(hire: Hire) -> People:
+    found = People(
+        hire("admin"), hire("producer:hospital."), hire("approver:hospital."), hire("admin:hospital.")
+    )
+    assert found.owner.ask("POST", "/api/v1/contracts", document()).status_code == 201
+    return found

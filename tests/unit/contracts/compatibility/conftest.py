@@ -1,4 +1,4 @@
-"""Contracts, made in one line."""
+"""Contracts, made in one line, and comparisons of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,15 @@ from typing import Any, Protocol
 
 import pytest
 
-from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.compatibility.compare import compare
+from tidegate.contracts.compatibility.finding import Comparison, Direction, Finding
+from tidegate.contracts.document.model import Compatibility, DataContract
+from tidegate.contracts.judge.plan import compile_plan
+
+Rule = dict[str, Any]
+
+CEL: Rule = {"kind": "cel", "expr": "this.age < 100"}
+QUOTIENT: Rule = {"kind": "cel", "expr": "1 / this.a > -5", "on_violation": "quarantine"}
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -60,3 +68,19 @@ def contract_of(
 @pytest.fixture(scope="session")
 def make_contract() -> MakeContract:
     return contract_of
+
+
+def compared(make_contract: Any, before: list[Rule], after: list[Rule], **others: Any) -> Comparison:
+    return compare(
+        make_contract(*before, **others), make_contract(*after, **others), level=Compatibility.FULL
+    )
+
+
+def separates(old: DataContract, new: DataContract, finding: Finding) -> bool:
+    """Return whether the counterexample is written by one contract and refused by the other, by their plans."""
+    assert finding.counterexample is not None
+    if finding.direction is Direction.FORWARD:
+        old, new = new, old
+    value = finding.counterexample.text.encode()
+    accepted, refused = (compile_plan(each).explain(value).disposition for each in (old, new))
+    return accepted.is_written and not refused.is_written
