@@ -58,8 +58,11 @@ def resident_sizes(plan: EnforcementPlan, records: int) -> Iterator[tuple[int, i
 
 
 def _numbered(batch: pa.Array, number: int) -> pa.Array:
-    """Return the records with identifiers that depend on the number of the batch."""
-    return pc.replace_substring(batch, b'"A000', f'"A{number % 1000:03d}'.encode())
+    """Return the records with identifiers of patients that depend on the number of the batch."""
+    numbered = pc.replace_substring_regex(batch, '"P[0-9]{3}', f'"P{number % 1000:03d}')
+    if numbered.equals(batch):
+        raise RuntimeError("no record has the identifier that is replaced")
+    return numbered
 
 
 def _judge(plan: EnforcementPlan, batch: pa.Array) -> int:
