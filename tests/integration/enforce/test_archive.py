@@ -16,7 +16,7 @@ from psycopg.rows import dict_row
 
 from tests.integration.enforce.checker import require_exactly_once
 from tests.integration.enforce.job import Publish
-from tests.integration.enforce.line import Line, row
+from tests.integration.enforce.line import KNOWN, Line, row
 from tests.integration.enforce.registry import Registry
 from tests.integration.enforce.test_rolled_back import append_by_hand, forget_log
 from tests.integration.enforce.test_source_changes import PowerCutError, make_anew
@@ -139,6 +139,27 @@ def test_a_table_that_was_appended_to_is_put_away_and_upserted_into(
     assert sorted((each["id"], each["amount"]) for each in line.rows()) == [("r0", 3), ("r2", 4), ("r4", 5)]
     assert line.ledger().totals == BatchTotals(written=3, superseded=3)
     assert len(rows_of_archive(line, "appended")) == 6
+    assert line.reconcile().holds
+
+
+@pytest.mark.parametrize("sink", full("iceberg", "delta", "postgresql"))
+def test_merged_rows_of_a_bad_contract_are_rebuilt_from_the_source(
+    make_line: Callable[..., Line], publish: Publish, archiving: Archiving, sink: str
+) -> None:
+    """A rewind cannot bring back rows that others have replaced, and refers to `tidegate archive`."""
+    line = make_line(sink=sink, write_mode="upsert")
+    publish(line.document(primary_key=["id"]))
+    spoilt = [{**KNOWN, "values": [5]}]
+    line.contracts.plan = line.plan(primary_key=["id"], version="1.1.0", rules=spoilt)
+    line.produce(row(0, 1), row(2, 2), row(0, 999), row(2, 5), row(4, 3))
+    line.enforce()
+    assert sorted((each["id"], each["amount"]) for each in line.rows()) == [("r0", 999), ("r2", 2), ("r4", 3)]
+    line.contracts.plan = line.plan(primary_key=["id"], version="1.2.0")
+    archiving.archive(line, "spoilt")
+    line.enforce()
+    assert sorted((each["id"], each["amount"]) for each in line.rows()) == [("r0", 1), ("r2", 5), ("r4", 3)]
+    assert line.ledger().totals == BatchTotals(written=3, superseded=1, quarantined=1)
+    assert rows_of_archive(line, "spoilt") == ["r0", "r2", "r4"]
     assert line.reconcile().holds
 
 
