@@ -20,6 +20,7 @@ from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from tidegate.contracts.collector import without_collector
 from tidegate.contracts.errors import SettingsError
 from tidegate.gateway.cli.options import HELP
 from tidegate.gateway.cli.usage_errors import reword
@@ -328,7 +329,8 @@ class _LazyCommand(TyperCommand):
         if self.rich_help_panel == _RUNNING:
             _offer_jars()
         try:
-            function = resolve_name(self.verb.group or self.verb.target)
+            with without_collector():  # imports make many objects and hardly any cycles: a tenth of a start
+                function = resolve_name(self.verb.group or self.verb.target)
         except ImportError as error:
             if self.verb.extra is not None and isinstance(error, ModuleNotFoundError):
                 raise  # the group says which extra brings it
