@@ -4,11 +4,11 @@
     contract.judge(b'{"age": 63}').is_accepted
     accepted, refused = contract.split(spark.table("admissions"))
 
-`Contract`, `Registry`, the values that they return and the errors that they raise are the public interface, and change
-as semantic versioning says. Everything else may change with any release.
+The public interface is `Contract`, `Registry`, the values that they return and the errors that they raise. It follows
+semantic versioning. Everything else may change with any release.
 
-The folders beside this file are links to the top level of the repository; an installed Tidegate has them here.
-So its parts share no name with the `contracts`, `schemas` or `gateway` packages of those who use it.
+In the repository, the folders beside this file are links to its top level; an installed Tidegate has them here. So they
+do not conflict with packages of users that are named `contracts`, `schemas` or `gateway`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tidegate.contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
     from tidegate.inferred import InferredContract
 
-# Loaded when asked for: the command line imports this module before it knows what a verb needs.
+# Loaded on demand, because the command line imports this module before it knows what a verb needs.
 _HOMES = {
     "Contract": "tidegate.contract",
     "ContractError": "tidegate.contracts.errors",

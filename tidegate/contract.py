@@ -1,4 +1,4 @@
-"""`Contract` and `Registry`: what a program needs to judge records, tables and data frames."""
+"""`Contract` and `Registry`: the Python API to judge records, tables and data frames."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Frame = TypeVar("Frame")
 
 
 class Contract:
-    """One contract version, compiled. Immutable, safe to share between threads, and picklable.
+    """A compiled contract version. Immutable, safe to share between threads, and picklable.
 
     >>> contract = Contract.parse('''
     ... apiVersion: tidegate/v1
@@ -52,7 +52,7 @@ class Contract:
     """
 
     def __init__(self, document: DataContract) -> None:
-        """Compile a contract document. Raises ContractError with every mistake."""
+        """Compile a contract document. Raises ContractError with all mistakes."""
         _require(
             document,
             DataContract,
@@ -71,7 +71,7 @@ class Contract:
     def load(cls, path: str | Path) -> Self:
         """Load a contract file, YAML or JSON, with the schema file that it names.
 
-        Raises ContractError with every mistake of the document, located.
+        Raises ContractError with all mistakes of the document and their positions.
         """
         _require(
             path,
@@ -85,7 +85,7 @@ class Contract:
     def parse(cls, text: str | bytes, *, name: str = "contract") -> Self:
         """Parse a self-contained contract document, YAML or JSON; `name` is in error messages.
 
-        Raises ContractError with every mistake of the document, located.
+        Raises ContractError with all mistakes of the document and their positions.
         """
         _require(
             text,
@@ -99,10 +99,10 @@ class Contract:
     def infer(cls, frame: object, *, id: str) -> InferredContract:  # noqa: A002 - the name in contracts
         """Propose a contract from the rows of a DataFrame of Spark, pandas or polars, or of an Arrow table.
 
-        One row in ten is held back, at most 20,000, and judged by the proposal. Spark profiles each partition where it is and
-        merges the profiles, so that no row but the held-back ones is collected.
+        One row in ten is held back, at most 20,000, and judged by the proposal. Spark profiles partitions in its workers and
+        merges the profiles, so it collects the held-back rows only.
 
-        Raises SettingsError for an `id` that is none, a frame without rows, and a column that JSON has no value for.
+        Raises SettingsError for an invalid `id`, a frame without rows, or a column type that JSON cannot represent.
         """
         from tidegate.inferred import InferredContract, infer_text  # noqa: PLC0415 - judging does without it
 
@@ -111,7 +111,7 @@ class Contract:
 
     @property
     def document(self) -> DataContract:
-        """The document: id, version, rules, columns and all else that its author wrote."""
+        """The contract document."""
         return self._plan.contract
 
     @property
@@ -126,16 +126,17 @@ class Contract:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of what the contract says, in hexadecimal."""
+        """SHA-256 of the contract in its canonical form, in hexadecimal."""
         return self._plan.fingerprint
 
     def judge(self, record: bytes | str | dict[str, Any] | None) -> Verdict:
         """Judge one record, as the job does.
 
         `record` is the value of a Kafka record, with its frame if the contract has one; JSON as text; or a dictionary,
-        which is written as JSON first. None is a tombstone. Rules that compare with now take the time of the call.
+        which is converted to JSON. None is a tombstone. Rules that compare with now use the time of the call.
 
-        Raises SettingsError for a list of records, and for a dictionary or a text if the contract describes Avro.
+        Raises SettingsError for a list, for a dictionary that JSON cannot represent, and for a dictionary or text if
+        the contract describes Avro.
         """
         if isinstance(record, list | tuple):
             raise SettingsError(
@@ -145,16 +146,16 @@ class Contract:
         if record is None or isinstance(record, bytes):
             return self._plan.explain(record)
         self._require_json()
-        # A lone surrogate is no character of UTF-8: the judge refuses the bytes.
+        # A lone surrogate has no UTF-8 encoding, so the judge refuses these bytes.
         text = record.encode(errors="surrogatepass") if isinstance(record, str) else _written(record)
         return self._plain.explain(text)
 
     def judge_table(self, table: pa.Table) -> pa.Table:
-        """Return the table with the column `verdict` (VERDICT_TYPE) at its end.
+        """Return the table with an additional last column `verdict` (VERDICT_TYPE).
 
-        Each row is judged as the JSON record that it stands for, see `tidegate.contracts.columns.json_rows`.
+        Each row is converted to a JSON record (`tidegate.contracts.columns.json_rows`) and judged.
 
-        Raises SettingsError if the contract describes Avro, for a column that JSON has no value for, and if there is a
+        Raises SettingsError if the contract describes Avro, JSON cannot represent a column type, or the table has a
         column `verdict`.
         """
         _require(table, pa.Table, "judge_table takes a pyarrow.Table", "`judge_frame` takes DataFrames")
@@ -166,21 +167,21 @@ class Contract:
         return table.append_column(pa.field(VERDICT, VERDICT_TYPE), verdicts)
 
     def judge_frame(self, frame: Frame) -> Frame:
-        """Return a DataFrame of Spark, pandas or polars, or an Arrow table, with the column `verdict` at its end.
+        """Return a DataFrame of Spark, pandas or polars, or an Arrow table, with an additional last column `verdict`.
 
-        Spark judges where the rows are, in Python workers that have Tidegate installed: nothing is collected, and each
-        action judges again unless the result is cached. Works on Spark Connect, and needs none of the job's settings.
+        Spark judges in its Python workers, which need Tidegate installed; no rows are collected. Each action judges again
+        unless the result is cached. Works on Spark Connect, and needs no settings of the job.
 
-        Raises what `judge_table` raises; Spark raises it with the first action.
+        Raises the errors of `judge_table`, and SettingsError for other types. Spark raises errors of rows with an action.
         """
         if isinstance(frame, pa.Table):
             return cast("Frame", self.judge_table(frame))
         return cast("Frame", kind_of(frame).judge(self, frame))
 
     def split(self, frame: Frame) -> tuple[Frame, Frame]:
-        """Return the accepted rows, as they are, and the refused ones with the column `verdict`.
+        """Return the accepted rows, unchanged, and the refused rows with the column `verdict`.
 
-        With Spark, both are judged when they are used; cache the result of `judge_frame` and filter it to judge once.
+        Spark judges for each of them when it is used. To judge once, cache the result of `judge_frame` and filter it.
         """
         judged = self.judge_frame(frame)
         if isinstance(judged, pa.Table):
@@ -192,12 +193,12 @@ class Contract:
     def enforce(
         self, write: Callable[[Any], object], *, refused: Callable[[Any], object]
     ) -> Callable[[Any, int], None]:
-        """Return a function for `foreachBatch` that gives the accepted rows of each batch to `write`.
+        """Return a function for `foreachBatch` that passes the accepted rows of each batch to `write`.
 
-        The refused rows, with the column `verdict`, go to `refused` before. Both are called once a batch, with a
-        DataFrame; the batch is cached meanwhile. After a failure Spark calls the function again with the same rows, so
-        both must be idempotent: exactly-once writes are those of `tidegate enforce`. On Spark Connect both are pickled,
-        and the server calls them in a process of its own.
+        It first passes the refused rows, with the column `verdict`, to `refused`. Each is called once per batch, with a
+        DataFrame; the judged batch is cached meanwhile. After a failure, Spark calls the function again with the same
+        rows, so both must be idempotent. For exactly-once writes, use `tidegate enforce`. On Spark Connect, both are
+        pickled, and the server calls them in a separate process.
         """
 
         def enforce_batch(batch: Any, _batch_id: int) -> None:
@@ -233,7 +234,7 @@ class Contract:
 
     @cached_property
     def _plain(self) -> EnforcementPlan:
-        """The plan for records without a frame."""
+        """The plan for records without frames."""
         if self.document.framing == "none":
             return self._plan
         return compile_plan(self.document.model_copy(update={"framing": "none"}))
@@ -248,22 +249,22 @@ class Contract:
 
 
 class Registry:
-    """A contract registry over HTTP; a context manager, or close it.
+    """A client of a contract registry. Use it as a context manager, or call `close`.
 
-    Credentials are those of the command line: TIDEGATE_REGISTRY_TOKEN and its like, or those of `tidegate login`.
+    It uses the credentials of the command line: the variables TIDEGATE_REGISTRY_*, or those of `tidegate login`.
     """
 
     def __init__(self, url: str) -> None:
-        """Connect to the registry at an address. Nothing is sent yet."""
+        """Create a client for the registry at a URL. Sends no request. Raises SettingsError."""
         from tidegate.gateway.client.registry import RegistryClient  # noqa: PLC0415 - loads an HTTP client
 
         self._client: RegistryClient = RegistryClient(url)
 
     def contract(self, contract_id: str, version: str = "latest") -> Contract:
-        """Return one version of a contract; `latest` is the highest one that is enforced.
+        """Return a version of a contract; `latest` is the highest enforced one.
 
         Raises NotFoundError if there is none, Unavailable if the registry does not answer, and SettingsError for
-        credentials that it rejects.
+        rejected credentials.
         """
         return Contract(self._client.fetch(contract_id, version).contract)
 
@@ -290,7 +291,7 @@ def _rebuilt(document: str) -> Contract:
 
 
 def _written(record: dict[str, Any]) -> bytes:
-    """Write a dictionary as JSON, also what the judge refuses then, such as NaN. Raises SettingsError for other types."""
+    """Return a dictionary as JSON, also with values that the judge refuses, such as NaN. Raises SettingsError for other types."""
     try:
         return json.dumps(record, default=lambda value: orjson.loads(orjson.dumps(value))).encode()
     except (TypeError, ValueError, RecursionError) as error:

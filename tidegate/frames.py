@@ -1,4 +1,4 @@
-"""Data frames of Spark, pandas and polars: a verdict for each row, by way of Arrow."""
+"""Judge and profile data frames of Spark, pandas and polars, through Arrow."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ _VIOLATION: Final = pa.struct([pa.field(name, pa.string()) for name in _WORDS])
 VERDICT_TYPE: Final = pa.struct(
     [("accepted", pa.bool_()), ("disposition", pa.string()), ("violations", pa.list_(_VIOLATION))]
 )
-"""Type of that column: whether the row is written, what becomes of it, and each violation. It holds no value of a row."""
+"""Type of that column: whether the row is accepted, its disposition and its violations, without values of the row."""
 PARTITION_BITS: Final = 40
-"""A position is the number of a row, and above these bits the number of its partition in Spark, both from 1."""
+"""The low bits of a position hold the row number; the bits above hold the partition number in Spark. Both begin with 1."""
 _BATCH_ROWS: Final = 4_096
 _HELD_BY_PARTITION: Final = 2_000
 _MERGERS: Final = 8
-"""Tasks that merge the profiles of the partitions: the driver gets so many, however many partitions there are."""
+"""Number of tasks that merge the profiles of partitions, and of profiles that the driver gets at most."""
 _PROFILE: Final = "profile"
 
 
 class FrameKind(Protocol):
-    """What is done with the data frames of one library."""
+    """The operations on data frames of one library."""
 
     def judge(self, contract: Contract, frame: Any) -> Any:
-        """Return the frame with the column `verdict` at its end."""
+        """Return the frame with an additional last column `verdict`."""
         ...
 
     def split(self, judged: Any) -> tuple[Any, Any]:
-        """Return the accepted rows without their verdict, and the refused ones with it."""
+        """Return the accepted rows without the column `verdict`, and the refused rows with it."""
         ...
 
     def infer(self, frame: Any) -> Inference:
-        """Profile the rows; where they stand in the frame, counted from 1, are their positions."""
+        """Profile the rows. Their positions are row numbers from 1; for Spark, see PARTITION_BITS."""
         ...
 
 
@@ -64,7 +64,7 @@ class _Spark:
             for batch in batches:
                 yield from contract.judge_table(pa.Table.from_batches([batch])).to_batches()
 
-        # mapInArrow is in Spark classic and in Connect alike, and needs no code on the JVM's side.
+        # mapInArrow works in Spark classic and Connect, and needs no code in the JVM.
         return frame.mapInArrow(judge_batches, StructType([*frame.schema.fields, *added.fields]))
 
     def split(self, judged: Any) -> tuple[Any, Any]:
@@ -77,7 +77,7 @@ class _Spark:
 
         from tidegate.contracts.infer.infer import Inference  # noqa: PLC0415 - judging does without it
 
-        require_json(to_arrow_schema(frame.schema))  # here, not in a worker after hours
+        require_json(to_arrow_schema(frame.schema))  # fail here, not in a worker after hours
         profile = StructType().add(_PROFILE, BinaryType())
         parts = frame.mapInArrow(_profiles, profile).repartition(_MERGERS).mapInArrow(_merged, profile)
         whole = Inference()
@@ -87,7 +87,7 @@ class _Spark:
 
 
 def _profiles(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the profile of one partition, in a worker of Spark."""
+    """Yield the profile of one partition; nothing for an empty one. Runs in a Spark worker."""
     from pyspark import TaskContext  # noqa: PLC0415 - a worker of Spark
 
     from tidegate.contracts.infer.infer import Inference  # noqa: PLC0415 - judging does without it
@@ -103,7 +103,7 @@ def _profiles(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _merged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the profile of some partitions, in a worker of Spark."""
+    """Yield the merged profile of several partitions. Runs in a Spark worker."""
     whole: Inference | None = None
     for batch in batches:
         for value in batch.column(0):
@@ -138,9 +138,10 @@ class _Pandas:
 
 
 def _table_of_pandas(frame: Any, fields: Iterable[Any]) -> pa.Table:
-    """Convert a DataFrame of pandas; an index with the name of one of the `fields` would be left out.
+    """Convert a pandas DataFrame to an Arrow table, without its index.
 
-    Raises SettingsError for that index, and for a column that Arrow has no type for.
+    Raises SettingsError for an index named like one of the `fields`, and for rows without columns. It does so too for
+    multi-level or repeated column names, and for a column that Arrow has no type for.
     """
     if frame.columns.nlevels > 1:
         raise SettingsError(
@@ -188,13 +189,13 @@ def _array(name: Any, values: Any) -> pa.Array | pa.ChunkedArray:
 
 
 def _held(values: Any) -> str:
-    """Return the end of a sentence about the types of a column, never its values."""
+    """Return a phrase for messages about the types in a column. It contains no values."""
     if values.dtype != object and values.dtype.name != "category":
         return f"is of type {values.dtype}"
     types = sorted({_type_name(each) for each in values.dropna()})
     if types in (["dict"], ["list"]):
         return f"holds values of type {types[0]} whose members are of different types"
-    if types == ["Decimal"]:  # Arrow takes NaN for null, and has 76 digits at most
+    if types == ["Decimal"]:  # Arrow converts NaN to null, and supports at most 76 digits
         return "holds an infinite decimal, or one of more than 76 digits"
     several = len(types) > 1
     return f"holds values of {'the types' if several else 'type'} {', '.join(types[:5])}"
@@ -206,10 +207,10 @@ def _type_name(value: Any) -> str:
 
 
 def _is_as_it_was(values: Any, kind: pa.DataType) -> bool:
-    """Return whether Arrow kept what the values of a column are.
+    """Return whether Arrow kept the types of a column's values.
 
-    Arrow reads an integer beside a timestamp as a time since 1970, text beside bytes as bytes, a time beside dates as a date,
-    and a local time beside one with a zone as if both had that zone. Of a period it has a number alone.
+    In mixed columns, Arrow converts integers beside timestamps to times since 1970, text beside bytes to bytes, and times
+    beside dates to dates. It reads local times beside zoned ones as times of that zone. Pandas periods become numbers.
     """
     if values.dtype.name == "category":
         kind, values = kind.value_type, values.cat.categories
@@ -221,7 +222,7 @@ def _is_as_it_was(values: Any, kind: pa.DataType) -> bool:
 
 
 def _kind_name(value: Any) -> str:
-    """Return one name for types of which Arrow reads all values alike."""
+    """Return a name that is equal for types that Arrow converts alike."""
     if isinstance(value, datetime):
         return "local" if value.tzinfo is None else "zoned"
     if isinstance(value, np.datetime64):
@@ -244,10 +245,10 @@ class _Polars:
 
 
 def _table_of_polars(frame: Any) -> pa.Table:
-    """Convert a DataFrame of polars. Raises SettingsError that names the column that Arrow has no type for."""
+    """Convert a polars DataFrame to an Arrow table. Raises SettingsError for a column that Arrow has no type for."""
     for name, kind in frame.schema.items():
         try:
-            # Arrow gets the address of a Python object, and would take it for bytes.
+            # polars exports the address of a Python object as bytes.
             is_known = not kind.is_object() and frame.head(0).select(name).to_arrow() is not None
         except pa.ArrowException:
             is_known = False
@@ -269,14 +270,14 @@ _ADVICE: Final = {
     "builtins.list": "make a table of it with `pyarrow.Table.from_pylist(records)`, or call `judge` for each record",
     "builtins.dict": "call `judge` for one record, or make a table of columns with `pyarrow.table(columns)`",
 }
-"""What to do with an object that is no frame, by its library and class."""
+"""Advice for objects that are not frames, by library and class."""
 
 
 def kind_of(frame: object) -> FrameKind:
-    """Return what is done with a data frame of this library. Raises SettingsError for anything else."""
+    """Return the operations for a data frame, by its library. Raises SettingsError for other objects."""
     for each in type(frame).__mro__:
         library = each.__module__.partition(".")[0]
-        # pyspark.pandas has a DataFrame too, which only looks like one of pandas.
+        # The DataFrame of pyspark.pandas is neither one of Spark nor one of pandas.
         if library in _KINDS and each.__name__ == "DataFrame" and "pyspark.pandas" not in each.__module__:
             return _KINDS[library]
     kind = type(frame)
@@ -289,17 +290,17 @@ def kind_of(frame: object) -> FrameKind:
 
 
 def rows_where(table: pa.Table, chosen: pa.BooleanArray) -> pa.Table:
-    """Return the rows that are `chosen`, which has no null."""
+    """Return the rows where `chosen` is true. It must not have nulls."""
     try:
         return table.filter(chosen)
-    except pa.ArrowNotImplementedError:  # a view of text or bytes, also within a list
+    except pa.ArrowNotImplementedError:  # for views of text or bytes, also within lists
         edges = np.flatnonzero(np.diff(chosen.to_numpy(zero_copy_only=False), prepend=False, append=False))
         parts = [table.slice(begin, end - begin) for begin, end in edges.reshape(-1, 2)]
         return pa.concat_tables(parts) if parts else table.slice(0, 0)
 
 
 def infer_table(table: pa.Table) -> Inference:
-    """Profile the rows of an Arrow table. Raises SettingsError for a column that JSON has no value for."""
+    """Profile the rows of an Arrow table. Raises SettingsError for a column type that JSON cannot represent."""
     from tidegate.contracts.infer.infer import Inference  # noqa: PLC0415 - judging does without it
 
     inference = Inference()
@@ -315,6 +316,6 @@ def _add(inference: Inference, table: pa.Table, first: int) -> None:
 
 
 def _as_columns(table: pa.Table) -> pa.Table:
-    """Return the table, so that a lone column `value` of bytes is not taken for encoded records."""
+    """Return the table with a lone binary column as large_binary, so that it is not taken for encoded records."""
     binary = [field.with_type(pa.large_binary()) for field in table.schema if field.type == pa.binary()]
     return table.cast(pa.schema(binary)) if len(binary) == table.num_columns == 1 else table

@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class InferredContract:
-    """A proposed contract: `contract` judges, and `text` is its file, for a person to read, correct and publish."""
+    """A proposed contract: `contract` can judge; `text` is the file to read, correct and publish."""
 
     contract: Contract
-    """What the text says, without the rules that are doubtful."""
+    """The contract in `text`, without the doubtful rules."""
     text: str
-    """A self-contained contract file in YAML: above each rule stands its evidence, and doubtful rules are comments."""
+    """A self-contained contract file in YAML. Comments give the evidence of each rule; doubtful rules are comments."""
 
 
 def infer_text(frame: object, contract_id: str) -> str:
-    """Return the contract file that is proposed from the rows of a frame.
+    """Return the contract file that the rows of a frame suggest.
 
-    Raises SettingsError for an id that is none, a frame without rows, and a column that JSON has no value for.
+    Raises SettingsError for an invalid id, a frame without rows, or a column type that JSON cannot represent.
     """
     if not isinstance(contract_id, str) or re.fullmatch(IDENTIFIER_PATTERN, contract_id) is None:
         raise SettingsError(
@@ -51,7 +51,7 @@ def _library(frame: object) -> str:
 
 
 def _places(positions: Sequence[int]) -> str:
-    """Name positions: rows of the frame, counted from 1; of a frame of Spark, in a partition, counted from 0."""
+    """Name positions: row numbers from 1; for Spark, row numbers in a partition, whose numbers begin with 0."""
     mask = (1 << PARTITION_BITS) - 1
     if all(each <= mask for each in positions):
         return f"row{'' if len(positions) == 1 else 's'} {', '.join(f'{each:,}' for each in positions)}"

@@ -1,1 +1,1 @@
-"""Changes of contracts, checked before they merge: what is compared with what, and reports for people and machines."""
+"""Checks of contract changes before a merge: baselines, comparisons, and reports in several formats."""

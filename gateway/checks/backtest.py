@@ -1,4 +1,4 @@
-"""Two versions of a contract on the same records: what only the candidate refuses, and what only the base does."""
+"""Compare two versions of a contract on the same records: which records only one of them refuses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _INDEX = re.compile(r"/[0-9]+(?=/|$)")
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Some records: values (large_binary), their positions in the source, moments, and schema headers if they have any."""
+    """A block of records: values (large_binary), positions in the source, moments, and schema headers if any."""
 
     values: pa.Array
     positions: Positions
@@ -36,7 +36,7 @@ class Records:
     headers: pa.Array | None = None
 
     def filter(self, mask: npt.NDArray[np.bool_]) -> Records:
-        """Return some of the records."""
+        """Return the records where `mask` is true."""
         wanted = pa.array(mask)
         headers = None if self.headers is None else self.headers.filter(wanted)
         return replace(
@@ -49,9 +49,9 @@ class Records:
 
 
 class Version:
-    """One contract version that judges.
+    """A contract version that judges records.
 
-    `schemas` are the writer schemas of a registry, `writers` gives those of the files that are read; None without any.
+    `schemas` are the writer schemas of a registry; `writers` returns those of the files that are read, or None.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Version:
         self._refusing = _refusing_rules(plan.contract)
 
     def refused(self, records: Records) -> npt.NDArray[np.bool_]:
-        """Return for each record whether it does not reach the sink. Raises Unavailable as the plan does."""
+        """Return for each record whether it is refused. Raises Unavailable for a writer schema that cannot be looked up."""
 
         def judge(plan: EnforcementPlan) -> pa.StructArray:
             return plan.judge(records.values, records.moments, self._headers(plan, records))
@@ -76,7 +76,7 @@ class Version:
         return found
 
     def verdicts(self, records: Records) -> list[Verdict]:
-        """Return the verdicts with their violations."""
+        """Return the verdicts with their violations. Raises Unavailable as `refused` does."""
 
         def explain(plan: EnforcementPlan) -> list[Verdict]:
             return list(plan.explain_each(records.values, records.moments, self._headers(plan, records)))
@@ -84,7 +84,7 @@ class Version:
         return self._with_schemas(explain)
 
     def causes(self, verdict: Verdict) -> frozenset[tuple[Stage, str, str]]:
-        """Return why a record is refused: stage, code, and pointer with `*` for positions in arrays."""
+        """Return the causes of a refusal: stage, code, and pointer with `*` for array indices."""
         return frozenset(
             (each.stage, each.code, _INDEX.sub("/*", each.pointer))
             for each in verdict.violations
@@ -102,7 +102,7 @@ class Version:
         try:
             return ask(self.plan.with_writers(self._schemas.known()))
         except Unavailable:
-            # The records are there: what the registry does not list now is no schema of theirs.
+            # The records exist already, so an id that the registry does not list now is not a schema of theirs.
             return ask(self.plan.with_writers(self._schemas.current()))
 
     @staticmethod
@@ -111,7 +111,7 @@ class Version:
 
 
 def _refusing_rules(contract: DataContract) -> frozenset[str]:
-    """Return the ids of the rules that keep a record from the sink."""
+    """Return the ids of the rules that refuse a record."""
     return frozenset(
         rule.id
         for rule in contract.rules
@@ -122,7 +122,7 @@ def _refusing_rules(contract: DataContract) -> frozenset[str]:
 
 @dataclass(slots=True)
 class Change:
-    """Records whose verdict differs, all of them and by cause."""
+    """The records whose verdict differs: their total, and their number by cause."""
 
     records: Tally = field(default_factory=Tally)
     causes: dict[tuple[Stage, str, str], Tally] = field(default_factory=dict)
@@ -137,7 +137,7 @@ class Change:
 
 @dataclass(slots=True)
 class Backtest:
-    """Judges records by two versions, and counts where they differ."""
+    """A comparison of two versions: it judges records by both, and counts the differences."""
 
     candidate: Version
     base: Version
@@ -148,7 +148,7 @@ class Backtest:
     newly_passing: Change = field(default_factory=Change)
 
     def add(self, records: Records) -> None:
-        """Judge some records."""
+        """Judge records by both versions, and count the differences."""
         new, old = self.candidate.refused(records), self.base.refused(records)
         self.records += len(records.positions)
         self.refused_by_candidate += int(new.sum())
@@ -161,7 +161,7 @@ class Backtest:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One cause of a change: how many records, and the first of them as people name them."""
+    """One cause of a change, with the number of records and the places of the first ones."""
 
     stage: str
     code: str
@@ -172,9 +172,9 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class BacktestReport:
-    """The result of a backtest. `unread` says why not all records were judged; None if they were.
+    """The result of a backtest. `unread` says why some records were not judged; None if all were.
 
-    `may_be_empty`: a backtest without a record has not failed.
+    With `may_be_empty`, a backtest without records does not fail.
     """
 
     candidate: str
@@ -189,22 +189,22 @@ class BacktestReport:
 
     @property
     def newly_refused_share(self) -> float:
-        """Return the share of the records that only the candidate refuses."""
+        """Return the share of records, 0 to 1, that only the candidate refuses."""
         return self.backtest.newly_refused.records.count / max(self.backtest.records, 1)
 
     @property
     def failed(self) -> bool:
-        """Return whether the candidate refuses more records than it may, or no record was judged."""
+        """Return whether the backtest fails: no records were judged, or the candidate refuses too many."""
         return self.is_empty or self.refuses_too_many
 
     @property
     def is_empty(self) -> bool:
-        """Return whether no record was judged, though there should be some."""
+        """Return whether no record was judged and this is a failure."""
         return not self.backtest.records and not self.may_be_empty
 
     @property
     def refuses_too_many(self) -> bool:
-        """Return whether the candidate refuses more records than it may."""
+        """Return whether the share of newly refused records is above `max_newly_refused`."""
         return self.max_newly_refused is not None and self.newly_refused_share > self.max_newly_refused
 
 

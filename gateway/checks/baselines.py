@@ -1,4 +1,4 @@
-"""Sources of earlier versions: a registry, a commit, another folder."""
+"""Sources of earlier versions: a registry, a commit, or another folder."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from tidegate.gateway.client.registry import RegistryClient
 
 @dataclass(frozen=True, slots=True)
 class BaseDocument:
-    """A contract document of a base: `key` is its place there, `shown` its path in messages.
+    """A contract document of a base: `key` identifies it there, `shown` is its path in messages.
 
-    `contract` is None when it cannot be read; `problem` says why.
+    `contract` is None if the document is invalid; `problem` says why.
     """
 
     key: str
@@ -38,7 +38,7 @@ class BaseDocument:
 
     @property
     def version(self) -> BaseVersion | None:
-        """Return the document as an earlier version."""
+        """Return the document as an earlier version; None if it is invalid."""
         contract = self.contract
         if contract is None:
             return None
@@ -49,7 +49,7 @@ class BaseDocument:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A contract of the base without a candidate; `moved_to` is a file outside the check that has the contract."""
+    """A contract of the base without a candidate; `moved_to` is a file outside the check with this contract, if any."""
 
     document: BaseDocument
     contract: DataContract
@@ -57,23 +57,23 @@ class Missing:
 
 
 class Baseline(Protocol):
-    """Earlier versions of contracts."""
+    """A source of earlier versions of contracts."""
 
     def history(self, candidate: Candidate) -> History:
-        """Find the earlier versions of a candidate that compiles."""
+        """Return the earlier versions of a candidate; none if it does not compile."""
 
     def missing(self, candidates: Iterable[Candidate]) -> tuple[Missing, ...]:
-        """Find the contracts of the base that have no candidate."""
+        """Return the contracts of the base that have no candidate."""
 
 
 class RegistryBaseline:
-    """The versions in a registry. It has contracts of other repositories too, so an absent file is no removed contract."""
+    """The versions in a registry. It has contracts of other repositories too, so none counts as removed."""
 
     def __init__(self, client: RegistryClient) -> None:
         self._client = client
 
     def history(self, candidate: Candidate) -> History:
-        """Request the versions; documents are fetched when they are needed."""
+        """Return the published versions; their documents are fetched on demand."""
         if candidate.loaded is None:
             return History()
         contract_id = candidate.loaded.contract.id
@@ -95,7 +95,7 @@ class RegistryBaseline:
         )
 
     def missing(self, candidates: Iterable[Candidate]) -> tuple[Missing, ...]:  # noqa: ARG002 - of the protocol
-        """Return nothing."""
+        """Return an empty tuple."""
         return ()
 
     def _loader(self, contract_id: str, version: str) -> Callable[[], DataContract]:
@@ -103,7 +103,7 @@ class RegistryBaseline:
 
 
 class _Documents:
-    """Documents of a base, by their place and by the contract in them."""
+    """The documents of a base, by key and by contract id."""
 
     def __init__(self, documents: Iterable[BaseDocument]) -> None:
         self.by_key = {document.key: document for document in documents}
@@ -113,7 +113,7 @@ class _Documents:
                 self.by_id[document.contract.id].append(document)
 
     def history(self, contract_id: str, here: BaseDocument | None) -> History:
-        """Return the versions of one contract, and the earlier version at the candidate's place."""
+        """Return the versions of a contract; `here` is the document in the candidate's place."""
         found = [document.version for document in self.by_id.get(contract_id, ())]
         versions = sorted(
             (version for version in found if version is not None),
@@ -128,7 +128,7 @@ class _Documents:
     def missing(
         self, candidates: Iterable[Candidate], places: set[str]
     ) -> list[tuple[BaseDocument, DataContract]]:
-        """Return the highest version of each contract without a candidate, except for those at `places`."""
+        """Return the highest version of each contract without a candidate, except those with a document in `places`."""
         present = {candidate.loaded.contract.id for candidate in candidates if candidate.loaded is not None}
         gone = []
         for contract_id, documents in self.by_id.items():
@@ -142,8 +142,8 @@ class _Documents:
 class GitBaseline:
     """The contracts of a commit.
 
-    The scope is what the named folders and files contained. A contract that is not there is searched for in the whole
-    commit, because its file may have been moved.
+    The scope is the content of the named folders and files in that commit. A contract outside it is searched for in the
+    whole commit, because its file may have been moved.
     """
 
     def __init__(self, revision: Revision, selection: Selection) -> None:
@@ -156,7 +156,7 @@ class GitBaseline:
         self._documents = _Documents(self._document(key) for key, content in read if is_contract(content))
 
     def history(self, candidate: Candidate) -> History:
-        """Find the contract in scope, or else anywhere in the commit."""
+        """Return the versions of the contract in scope, or else in the whole commit."""
         if candidate.loaded is None:
             return History()
         contract_id = candidate.loaded.contract.id
@@ -167,7 +167,7 @@ class GitBaseline:
         return _Documents(self._document(key) for key in naming).history(contract_id, here)
 
     def missing(self, candidates: Iterable[Candidate]) -> tuple[Missing, ...]:
-        """Find contracts whose files were removed from the scope, and their new place in the working tree."""
+        """Return contracts that were removed from the scope, with their new place in the working tree."""
         candidates = tuple(candidates)
         broken = {self._key(one.file.path) for one in candidates if one.loaded is None}
         gone = self._documents.missing(candidates, broken)
@@ -175,24 +175,24 @@ class GitBaseline:
 
     @cached_property
     def _out_of_scope(self) -> dict[str, bytes]:
-        """Return the contract documents of the whole commit, without those in scope."""
+        """Return the contract documents of the commit that are not in scope, by key."""
         keys = (key for key in self._revision.files if key.endswith(SUFFIXES))
         read = ((key, self._revision.read(key)) for key in keys if key not in self._documents.by_key)
         return {key: content for key, content in read if is_contract(content)}
 
     @cached_property
     def _working_tree(self) -> dict[Path, bytes]:
-        """Return the contract documents of the whole working tree."""
+        """Return the contract documents of the working tree, by path."""
         return {path: path.read_bytes() for path in contracts_below(self._revision.root)}
 
     def _moved(self, contract_id: str) -> str | None:
-        """Return the file of the working tree that has a contract."""
+        """Return the file of the working tree that has this contract; None if there is none."""
         for path, content in self._working_tree.items():
             if contract_id.encode() in content:
                 try:
                     found = load_contract(path).contract.id
                 except ContractError:
-                    continue  # the check of that file reports the mistake
+                    continue  # a file with mistakes has no certain id
                 if found == contract_id:
                     return shown_path(os.path.relpath(path))
         return None
@@ -215,7 +215,7 @@ class GitBaseline:
         return any(scope in {".", key} or key.startswith(f"{scope}/") for scope in self._scope)
 
     def _require_known(self, missing: Iterable[Path]) -> None:
-        """Refuse paths that never existed: these are spelling mistakes, not deleted files."""
+        """Raise SettingsError for a path that the commit does not have either: it is misspelled, not deleted."""
         for path in missing:
             scope = self._key(path)
             if not any(key == scope or key.startswith(f"{scope}/") for key in self._revision.files):
@@ -225,7 +225,7 @@ class GitBaseline:
 class FolderBaseline:
     """The contracts of another folder, or one other file.
 
-    Two files that are named are compared with each other, whatever their ids.
+    If both sides are one file, they are compared whatever their ids.
     """
 
     def __init__(self, base: Path, selection: Selection) -> None:
@@ -241,7 +241,7 @@ class FolderBaseline:
         self._documents = _Documents(_file_document(path, base) for path in paths)
 
     def history(self, candidate: Candidate) -> History:
-        """Find the contract by its id; of two folders, the file in the same place first."""
+        """Return the versions of the contract by its id; `here` is the file in the same place of the base."""
         if candidate.loaded is None:
             return History()
         if self._is_pair:
@@ -253,7 +253,7 @@ class FolderBaseline:
         return self._documents.history(candidate.loaded.contract.id, here)
 
     def missing(self, candidates: Iterable[Candidate]) -> tuple[Missing, ...]:
-        """Find, of two folders, the contracts that only the base has."""
+        """Return the contracts that only the base has, if both sides are folders; otherwise an empty tuple."""
         if not self._is_whole:
             return ()
         candidates = tuple(candidates)

@@ -1,4 +1,4 @@
-"""Compare every candidate with the version that precedes it."""
+"""Compare each candidate with the version that it follows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _RANK = {severity: rank for rank, severity in enumerate(FindingSeverity)}
 def check(
     candidates: Iterable[Candidate], baseline: Baseline, level: Compatibility | None
 ) -> tuple[ContractCheck, ...]:
-    """Check all candidates, in their order; then the deleted contracts.
+    """Return the checks of all candidates in order, then those of deleted or moved contracts.
 
     `level` replaces the compatibility level of the contracts.
     """
@@ -44,7 +44,7 @@ def check(
 def compare_documents(
     base: LoadedContract, candidate: LoadedContract, level: Compatibility | None
 ) -> ContractCheck:
-    """Compare two documents, whatever their versions. Raises ContractError for one that does not compile."""
+    """Compare two documents, whatever their versions. Raises ContractError if one does not compile."""
     for loaded in (base, candidate):
         _require_compiled(loaded)
     version = BaseVersion(
@@ -58,7 +58,7 @@ def compare_documents(
 
 
 def _require_compiled(loaded: LoadedContract) -> None:
-    """Require that a contract compiles. Raises ContractError with the place of each mistake."""
+    """Raise ContractError, with the place of each mistake, for a contract that does not compile."""
     try:
         check_compiles(loaded.contract)
     except ContractError as error:
@@ -97,7 +97,7 @@ def _check_one(candidate: Candidate, baseline: Baseline, level: Compatibility | 
     try:
         comparison = _comparison(loaded, history, predecessor, level)
     except ContractError as error:
-        # The candidate compiles, so it is an earlier version that does not.
+        # The candidate compiles, so the error is in an earlier version.
         finding = _unreadable(loaded, error.problems[0])
         return ContractCheck(candidate.shown, contract.id, contract.version, findings=(finding,))
     more = (*_version_findings(loaded, history, predecessor, comparison), *warnings)
@@ -141,7 +141,7 @@ def _compiled(version: BaseVersion) -> DataContract:
 
 
 def _about(finding: Finding) -> tuple[object, ...]:
-    """Return the parts by which findings against several versions are the same finding."""
+    """Return a key that is equal for the same finding against several versions."""
     return (finding.severity, finding.code, finding.pointer, finding.field, finding.direction)
 
 
@@ -168,7 +168,7 @@ def _warning(loaded: LoadedContract, code: str, problem: Problem) -> CheckFindin
 
 
 def _registered_rules(loaded: LoadedContract, version: BaseVersion) -> Iterator[CheckFinding]:
-    """Yield the rules that clients registered with a version, and that the stream does not judge or execute."""
+    """Yield a finding for each rule that clients registered with a version and the stream does not judge."""
     for reason in noted_in(version.note):
         sentence = f"{version.version}: the rule {seen(reason)}"
         yield _found(loaded, FindingSeverity.INFO, "contract.rule-not-judged", sentence, "/schema")
@@ -185,7 +185,7 @@ def _invalid(problem: Problem, candidate: Candidate) -> CheckFinding:
 
 
 def _doubles(candidates: Iterable[Candidate]) -> dict[str, CheckFinding]:
-    """Return a finding for each document with the id and version of an earlier document but another content, by file."""
+    """Return, by file, a finding for each document that has the id and version of an earlier one but other content."""
     first: dict[tuple[str, str], tuple[str, str]] = {}
     found = {}
     for candidate in candidates:
@@ -206,7 +206,7 @@ def _doubles(candidates: Iterable[Candidate]) -> dict[str, CheckFinding]:
 
 
 def _first(loaded: LoadedContract, history: History) -> CheckFinding:
-    """Return the finding that explains why a contract is compared with no other version."""
+    """Return the finding that explains why there is no version to compare with."""
     contract = loaded.contract
     if history.unreadable is not None:
         return _unreadable(loaded, history.unreadable)
@@ -226,7 +226,7 @@ def _unreadable(loaded: LoadedContract, problem: Problem) -> CheckFinding:
 def _version_findings(
     loaded: LoadedContract, history: History, base: BaseVersion, comparison: Comparison
 ) -> tuple[CheckFinding, ...]:
-    """Return findings about a version number that does not reflect the change of the document."""
+    """Return a finding if the version number does not fit the change of the document."""
     version, suggested = loaded.contract.version, comparison.suggested_version
     severity, code = FindingSeverity.BREAKING, "version.too-low"
     if version == base.version:

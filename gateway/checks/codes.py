@@ -1,4 +1,4 @@
-"""Every code that a finding can have, with its meaning. The codes are stable."""
+"""The codes of findings, with their meaning. Codes are stable."""
 
 from __future__ import annotations
 
@@ -33,4 +33,4 @@ MEANINGS: Final = {
     **declarations.CODES,
     **consumers.CODES,
 }
-"""All of them."""
+"""All codes of findings."""

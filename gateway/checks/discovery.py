@@ -1,4 +1,4 @@
-"""Find the contract documents that the arguments of a check name."""
+"""Find the contract documents that a check's arguments name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FOREIGN = {
     SPECIFICATION: re.compile(rb"""\bdataContractSpecification["']?\s*:\s*["']?[0-9]"""),
     DBT: re.compile(rb"""^models[ \t]*:(?:[ \t]*(?:#[^\n]*)?\r?\n)+[ \t]*-[ \t]""", re.MULTILINE),
 }
-"""How documents that describe a contract in another format begin."""
+"""Patterns that identify contracts of other formats, by the name of the format."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +37,18 @@ class ContractFile:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The arguments of a check: documents, folders, and paths that do not exist (any more)."""
+    """The arguments of a check: documents, folders, and paths that do not exist."""
 
     files: tuple[ContractFile, ...]
     folders: tuple[Path, ...]
     missing: tuple[Path, ...]
     foreign: tuple[tuple[Path, str], ...] = ()
-    """Documents in the folders that describe a contract in another format, with its name. They are not checked."""
+    """Documents in the folders that are contracts of another format, with its name. They are not checked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A contract document as it is now: a contract that compiles, or what is wrong with it."""
+    """The current content of a contract document: a contract that compiles, or its problems."""
 
     file: ContractFile
     shown: str
@@ -59,9 +59,9 @@ class Candidate:
 def select(arguments: list[Path]) -> Selection:
     """Find the documents that the arguments name; each once, in the order of the arguments and then of the paths.
 
-    A file that is named is taken for a contract, whatever is in it. Of a folder all YAML and JSON files are taken
-    that say so themselves, below it too, and those of other formats are noted. Folders whose name begins with a dot are
-    passed over, and links not followed.
+    A file argument always counts as a contract. A folder is searched recursively for YAML and JSON files that declare
+    a contract; contracts of other formats are listed apart. Folders whose name begins with a dot, and links to folders,
+    are skipped. Raises SettingsError for a folder or file that cannot be read.
     """
     files: dict[Path, ContractFile] = {}
     folders: list[Path] = []
@@ -87,12 +87,12 @@ def select(arguments: list[Path]) -> Selection:
 
 
 def contracts_below(folder: Path) -> list[Path]:
-    """List the contract documents in a folder and below it, by path. Raises SettingsError for what cannot be read."""
+    """Return the contract documents in a folder and below it, by path. Raises SettingsError for an unreadable file or folder."""
     return [path for path, content in _documents_below(folder) if is_contract(content)]
 
 
 def _documents_below(folder: Path) -> Iterator[tuple[Path, bytes]]:
-    """Yield the YAML and JSON files in a folder and below it, by path, each with its beginning."""
+    """Yield the YAML and JSON files in a folder and below it, by path, with their first MAX_JSON_BYTES bytes."""
     for parent, folders, names in os.walk(folder, onerror=_cannot_read):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
@@ -102,9 +102,9 @@ def _documents_below(folder: Path) -> Iterator[tuple[Path, bytes]]:
 
 
 def _foreign_format(content: bytes) -> str | None:
-    """Return the name of the other format in which a document describes a contract; None for any other document.
+    """Return the name of the other contract format of a document; None if it has none.
 
-    The document is not parsed: it may be large or have mistakes. A schema is none, as it belongs to the contract that names it.
+    The document is not parsed, because it may be large or invalid. A schema alone does not count.
     """
     names = (name for name, sign in _FOREIGN.items() if sign.search(content))
     return next((name for name in names if name != ODCS or _KIND.search(content)), None)
@@ -142,7 +142,7 @@ def _contracts_in(folder: Path) -> list[Path]:
 
 
 def _files_read_by(contract: Path) -> set[Path]:
-    """Return the files that a contract names, resolved; also those that are missing or outside its folder."""
+    """Return the resolved paths of the files that a contract names, also if missing or outside its folder."""
     named: set[Path] = set()
 
     def note(file: str) -> bytes:
@@ -155,9 +155,9 @@ def _files_read_by(contract: Path) -> set[Path]:
 
 
 def is_contract(content: bytes) -> bool:
-    """Return whether a document says that it is a contract of this format, whether it is well-formed or not.
+    """Return whether a document declares that it is a Tidegate contract; it need not be well-formed.
 
-    Documents of other formats name another `apiVersion`; one that names none counts if its `kind` is DataContract.
+    Other formats have another `apiVersion`. Without `apiVersion`, the document counts if its `kind` is DataContract.
     """
     formats = [match.group(1).lower() for match in _FORMAT.finditer(content)]
     if formats:
@@ -175,7 +175,7 @@ def read_candidate(file: ContractFile) -> Candidate:
     except ContractError as error:
         problems = error.problems
     if not _mentions_format(file.path):
-        # The keys that it lacks, and those that it has, would be a long list.
+        # One message instead of a long list of missing and unknown keys.
         message = "this is no contract; one begins with `apiVersion: tidegate/v1` and `kind: DataContract`"
         problems = (Problem("", message, shown, 1, 1),)
     return Candidate(file, shown, None, problems)
@@ -185,7 +185,7 @@ def _mentions_format(path: Path) -> bool:
     try:
         content = path.read_bytes()
     except OSError:
-        return True  # that it cannot be read has been said
+        return True  # lint has reported that it cannot be read
     return not content.strip() or any(word in content for word in (b"tidegate", b"DataContract"))
 
 

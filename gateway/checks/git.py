@@ -1,6 +1,6 @@
-"""Files of an earlier commit, read out of git's own store: the working tree is neither touched nor asked.
+"""Read files of an earlier commit from git's object store, without using the working tree.
 
-Only plumbing commands run, which start no hook, filter or program that the repository names.
+Only plumbing commands run, so no hook, filter or program of the repository is started.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _REGULAR = ("100644", "100755")
 class Revision:
     """One commit of the repository that holds `folder`; use it in a `with` statement.
 
-    `root` is the top folder of the working tree, `commit` the full id. Raises SettingsError for a folder in no
-    repository and for a name of no commit.
+    `root` is the top folder of the working tree, `commit` the full id. Raises SettingsError for a folder
+    outside a repository, and for an unknown commit.
     """
 
     def __init__(self, folder: Path, ref: str) -> None:
@@ -44,7 +44,7 @@ class Revision:
 
     @property
     def files(self) -> dict[str, str]:
-        """Return the ids of the commit's regular files by path from the root, without links and submodules."""
+        """Return the object ids of the commit's regular files, by path from the root. Links and submodules are left out."""
         if self._files is None:
             listing = _git(self.root, "ls-tree", "-r", "-z", "--full-tree", self.commit)
             entries = (entry.partition(b"\t") for entry in listing.split(b"\0") if entry)
@@ -56,7 +56,7 @@ class Revision:
         return self._files
 
     def read(self, path: str) -> bytes:
-        """Read a file by its path from the root. Raises OSError, as reading a file does, when it is not there."""
+        """Read a file by its path from the root. Raises FileNotFoundError, or SettingsError if git lacks the object."""
         object_id = self.files.get(path)
         if object_id is None:
             raise FileNotFoundError(2, f"there is no such file in {self.ref}", path)
@@ -65,7 +65,7 @@ class Revision:
             stdin.write(object_id.encode() + b"\n")
             stdin.flush()
             header = stdout.readline().split()
-        except BrokenPipeError:  # which would otherwise look like a reader of our own output that went away
+        except BrokenPipeError:  # otherwise it would be taken for a closed pipe of our own output
             header = []
         if len(header) != 3:
             raise SettingsError(f"git does not give {path} at {self.ref}; is the clone complete?")
@@ -74,8 +74,8 @@ class Revision:
         return content
 
     def key(self, path: Path) -> str | None:
-        """Return the path, from the root, of a file in the working tree; None for one outside it."""
-        # The folder's links are followed, a link that stands for the file itself is not.
+        """Return the path of a file from the root of the working tree; None for a file outside it."""
+        # Resolve links among the folders, but not the file itself, which git stores as a link.
         absolute = path.resolve() if path.is_dir() else path.parent.resolve() / path.name
         return absolute.relative_to(self.root).as_posix() if absolute.is_relative_to(self.root) else None
 
@@ -93,7 +93,7 @@ class Revision:
 
 
 def load_contract_at(revision: Revision, key: str) -> LoadedContract:
-    """Load a contract, and the schema file that it names, as they were. Raises ContractError, located."""
+    """Load a contract and its schema file from a commit. Raises ContractError with positions, and SettingsError."""
     name = f"git:{revision.ref}:{key}"
     try:
         content = revision.read(key)
@@ -112,7 +112,7 @@ def _schema_path(contract: str, file: str) -> str:
 
 def _git(folder: Path, *arguments: str) -> bytes:
     try:
-        # What git says is read below, so it must say it in English.
+        # The messages of git are parsed below, so they must be in English.
         env = os.environ | {"LC_ALL": "C"}
         ran = subprocess.run(["git", *arguments], cwd=folder, env=env, capture_output=True, check=False)
     except FileNotFoundError:

@@ -15,9 +15,9 @@ ENFORCED = (Status.ACTIVE, Status.DEPRECATED)
 
 @dataclass(frozen=True, slots=True)
 class BaseVersion:
-    """One earlier version. `origin` says where it was found; `load` gives its contract.
+    """One earlier version. `origin` says where it was found; `load` returns its contract.
 
-    `note` says what of it the stream does not enforce, a line each.
+    `note` lists the parts that the stream does not enforce, one per line.
     """
 
     version: str
@@ -32,9 +32,9 @@ class BaseVersion:
 class History:
     """The earlier versions of one contract, highest first.
 
-    `here` is the one that stood in the candidate's own file. `unreadable` says why what stood there cannot be
-    compared. With `is_published` these versions can never change; otherwise they are documents like the candidate.
-    `readers` are the consumers that are registered beside the documents.
+    `here` is the earlier content of the candidate's own file; `unreadable` is the problem of that content if it is
+    invalid. With `is_published`, versions can never change; otherwise they are documents like the candidate.
+    `readers` are the consumers that were registered separately from the documents.
     """
 
     versions: tuple[BaseVersion, ...] = ()
@@ -44,14 +44,15 @@ class History:
     readers: tuple[Consumer, ...] = ()
 
     def same_as(self, fingerprint: str) -> BaseVersion | None:
-        """Return the version that says exactly the same, if there is one."""
+        """Return the version with this fingerprint; None if there is none."""
         return next((version for version in self.versions if version.fingerprint == fingerprint), None)
 
     def predecessor(self, version: str) -> BaseVersion | None:
-        """Return the version that a candidate called `version` follows; None when none was ever enforced.
+        """Return the version that a candidate with number `version` follows; None if no version is enforced.
 
-        That is the earlier content of its file. Otherwise it is the highest enforced version whose major number is
-        not above the candidate's. So a fix of an older major version follows that one.
+        That is the earlier content of its file, if enforced. Otherwise it is the highest enforced version whose major
+        number is not above the candidate's, so a fix of an older major version follows that one. If all have a
+        higher major number, it is the highest enforced version.
         """
         enforced = [found for found in self.versions if found.status in ENFORCED]
         if self.here is not None and self.here in enforced:
@@ -60,7 +61,7 @@ class History:
         return next(iter(not_above or enforced), None)
 
     def before(self, predecessor: BaseVersion) -> tuple[BaseVersion, ...]:
-        """Return the versions before a predecessor, highest first: all that were ever more than a draft."""
+        """Return the versions before a predecessor, highest first, without drafts."""
         return tuple(
             found
             for found in self.versions

@@ -1,4 +1,4 @@
-"""Paths of files in reports: safe to print, or from the root of the repository as a code host knows them."""
+"""Paths of files in reports: safe to print, or relative to the root of the repository for code hosts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def repository_root(folder: Path) -> Path | None:
 
 
 def from_root(file: str, root: Path | None) -> str:
-    """Return the path of a file, which need not exist, from `root`; as it is when it does not lie below."""
+    """Return the path of a file relative to `root`; unchanged if it is not below `root`. The file need not exist."""
     if root is None:
         return file
     path = Path(file)
@@ -23,6 +23,6 @@ def from_root(file: str, root: Path | None) -> str:
 
 
 def shown_path(path: Path | str) -> str:
-    """Return a path as reports show it. It never begins like a command of GitHub's runner, which reads the log."""
+    """Return a path for reports. It never begins with `:`, as commands in the log for GitHub's runner do."""
     text = seen(str(path))
     return f"./{text}" if text.lstrip().startswith(":") else text

@@ -18,7 +18,7 @@ _LONGEST_EXAMPLE = 400  # characters
 
 
 class FailOn(StrEnum):
-    """The least severe finding that fails a check."""
+    """The lowest severity that fails a check."""
 
     BREAKING = "breaking"
     WARNING = "warning"

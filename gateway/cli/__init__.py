@@ -1,1 +1,1 @@
-"""The command `tidegate`: one module for each verb; `verbs` lists them, `main` runs them, `exits` ends them."""
+"""The command `tidegate`: one module for each verb. `verbs` lists the verbs, and `main` runs one."""

@@ -1,4 +1,4 @@
-"""`tidegate approve`: see, approve and reject changes that weaken what is enforced."""
+"""`tidegate approve`: list, approve and reject changes that weaken an enforced contract."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refuses secrets among the arguments of a command: every user of the machine can list them while it runs."""
+"""Refuse secrets in the arguments of a command: every user of the machine can list them while it runs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _VARIABLES: Final = {
     "--registry": _REGISTRY,
     "--against": _REGISTRY,
 }
-"""The environment variable to set instead, by the option that has the URL."""
+"""The environment variables to set instead, by the option that takes the URL."""
 
 
 def refuse_secrets(arguments: Sequence[str]) -> None:
-    """Raise SettingsError for a URL with a secret; the message names the variable to set, and never the URL."""
+    """Raise SettingsError for a URL with a secret. The message names the variable to set, but not the URL."""
     option = ""
     for argument in arguments:
         name, _, value = argument.partition("=") if argument.startswith("--") else (option, "", argument)

@@ -1,4 +1,4 @@
-"""`tidegate audit-table`: judge the rows of a table by a contract, those that were added since the last audit."""
+"""`tidegate audit-table`: judge the rows of a table by a contract: all rows, or those added since the last audit."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ _WORDS: Final = {
     ExpectationOutcome.SKIPPED: ("skipped", "dim"),
     ExpectationOutcome.WARNED: ("warning", "yellow"),
 }
-"""Names of outcomes in an audit, which writes and quarantines nothing; all others are `not met`."""
+"""Labels and styles of outcomes; all other outcomes are `not met`, as an audit does not quarantine."""
 
 DATA_DOCS: Final = "tidegate.data_docs"
-"""Entry points of what renders expectations: the job has it, because only the job may import Great Expectations."""
+"""Entry-point group of the function that renders expectations. Only the job may import Great Expectations."""
 
 TableName = Annotated[
     str,
@@ -106,7 +106,7 @@ class AuditState(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """The result of an audit, with what only the output has: positions of rows, and all expectations."""
+    """The result of an audit, with details for the output only: places of rows, and all expectations."""
 
     result: TableAudit
     plan: EnforcementPlan
@@ -116,7 +116,7 @@ class Audit:
 
     @property
     def title(self) -> str:
-        """The table and which of its rows were judged."""
+        """The name of the table, and which of its rows were judged."""
         rows = self.rows
         which = "all rows" if rows.is_whole else f"rows added after {_version(rows.since)}"
         until = "" if rows.until is None else f", up to {_version(rows.until)}"
@@ -187,7 +187,7 @@ def audit_table(  # noqa: PLR0913 - one parameter for each option
             address = client.keep_table_audit(audit.result)
         if output_format == "text":
             say(f"\n  on the desk: {masked(address)}")
-    # Last: what could not be sent is judged again.
+    # Last, so that rows whose result could not be sent are judged again.
     if state is not None and rows.version is not None:
         _write(state, AuditState(table=table, fingerprint=plan.fingerprint, version=rows.version))
     if audit.result.has_findings:
@@ -195,7 +195,7 @@ def audit_table(  # noqa: PLR0913 - one parameter for each option
 
 
 def _audited(table: str, rows: AddedRows, plan: EnforcementPlan, show: int) -> Audit:
-    """Judge rows batch by batch. Raises what the source raises."""
+    """Judge rows batch by batch. Raises the errors of the source."""
     tally, partials = Tally(limit=show), plan.expectations.merge(())
     with rows.source as source:
         records = RecordReader(source, plan.contract)
@@ -237,7 +237,7 @@ def _result(
 
 
 def _judge(plan: EnforcementPlan, block: RecordBlock, tally: Tally, source: Source) -> Partials:
-    """Count the verdicts on some rows of a source; return the metrics of those that pass."""
+    """Count the verdicts on a block of rows; return the metrics of the rows that pass."""
     values = pa.array(block.values, pa.large_binary())
     judged = plan.judge_typed(values)
     verdicts = list(plan.explain_each(values, typed=True, failed=judged.field("failed")))
@@ -249,7 +249,7 @@ def _judge(plan: EnforcementPlan, block: RecordBlock, tally: Tally, source: Sour
 
 
 def _expectations(plan: EnforcementPlan, partials: Partials) -> tuple[ExpectationResult, ...]:
-    """Return the results; those that only Great Expectations judges, and those of too few rows, are skipped."""
+    """Return the results. Expectations that only Great Expectations judges, or with too few rows, are skipped."""
     if not plan.expectations:
         return ()
     rows = plan.expectations.rows(partials)
@@ -261,7 +261,7 @@ def _expectations(plan: EnforcementPlan, partials: Partials) -> tuple[Expectatio
 
 
 def _since(state: Path, table: str, fingerprint: str) -> TableVersion | None:
-    """Return the version that was audited last by this contract; None if there is none. Raises SettingsError."""
+    """Return the table version of this contract's last audit; None without one. Raises SettingsError."""
     try:
         found = AuditState.model_validate_json(state.read_bytes())
     except FileNotFoundError:
@@ -306,7 +306,7 @@ def _print(audit: Audit) -> None:
 
 
 def _report(audit: Audit) -> dict[str, Any]:
-    """Return the result as it is sent to a registry, and the first refused and unreadable rows with their places."""
+    """Return the result as the registry gets it, with the first refused and unreadable rows and their places."""
     tally = audit.tally
     return {
         "format": "tidegate/audit-table/v1",

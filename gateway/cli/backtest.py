@@ -1,4 +1,4 @@
-"""`tidegate backtest`: what a changed contract would do to records that there are."""
+"""`tidegate backtest`: the effect of a changed contract on existing records."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def backtest(  # noqa: PLR0913 - one parameter for each option
 def _base(
     loaded: LoadedContract, path: Path, against: str, registry: str, stack: ExitStack
 ) -> tuple[DataContract, str]:
-    """Return the version that the candidate follows, and where it was found."""
+    """Return the version that the candidate follows, and its origin. Raises SettingsError if there is none."""
     selection = select([path])
     baseline = open_baseline(against, registry, selection, stack)
     history = baseline.history(Candidate(selection.files[0], str(path), loaded))
@@ -232,7 +232,7 @@ def _reader(source: Source, contract: DataContract, base: DataContract) -> Recor
 def _records(
     source: Source, reader: RecordReader | None, sample: int | None, unreadable: Tally
 ) -> Iterator[Records]:
-    """Yield the records of a source, all with the same moment of the batch. Without a reader, it is a topic."""
+    """Yield the records of a source, all with the same batch time. Without `reader`, the source is a topic."""
     now = time.time_ns()
     reservoir = None if sample is None or reader is None else Reservoir(sample)
     for chunk in source.chunks():
@@ -252,7 +252,7 @@ def _records(
 
 
 class Reservoir:
-    """A random sample of `most` records, the same for the same records. Source: Vitter, Algorithm R (1985)."""
+    """A random sample of at most `most` records. The same records give the same sample. Source: Vitter, Algorithm R (1985)."""
 
     def __init__(self, most: int) -> None:
         self.kept: list[tuple[int, bytes | None]] = []
@@ -261,7 +261,7 @@ class Reservoir:
         self._chance = random.Random(_SEED)  # noqa: S311 - repeatable, no secret
 
     def add(self, values: pa.Array, positions: Positions) -> None:
-        """Offer some records, an array of large_binary, with their positions."""
+        """Offer records (an array of large_binary) and their positions to the sample."""
         for index, position in enumerate(positions.tolist()):
             self._seen += 1
             if len(self.kept) < self._most:

@@ -33,7 +33,7 @@ GIT = "git:"
 if TYPE_CHECKING:
     Format = str
 else:
-    # Typer offers the members of an enumeration; mypy knows none whose members are computed.
+    # Typer lists the members of an enumeration as choices; mypy does not support computed members.
     Format = StrEnum("Format", {name.upper(): name for name in FORMATS})
 _FOR_PEOPLE = Format(TEXT)
 
@@ -155,7 +155,7 @@ def _selected(paths: list[Path], against: str) -> Selection:
 
 
 def open_baseline(against: str, registry: str, selection: Selection, stack: ExitStack) -> Baseline:
-    """Return the earlier versions that `against` names. Raises SettingsError if there are none."""
+    """Return the source of earlier versions that `against` names. Raises SettingsError for an invalid one."""
     if against == REGISTRY:
         return RegistryBaseline(stack.enter_context(RegistryClient(registry)))
     if against.startswith(GIT):
@@ -166,7 +166,7 @@ def open_baseline(against: str, registry: str, selection: Selection, stack: Exit
 
 
 def existing_folder(path: Path) -> Path:
-    """Return the nearest folder above a path, or itself, that exists."""
+    """Return the path if it is an existing folder, otherwise its nearest existing parent."""
     return next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.is_dir())
 
 

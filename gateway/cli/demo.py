@@ -1,4 +1,4 @@
-"""`tidegate demo`: two streams enforced on this machine, and every figure checked."""
+"""`tidegate demo`: enforce contracts on two streams on this machine, and check all counts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tidegate.gateway.embedded.signals import ending_signals
 from tidegate.gateway.embedded.up import watch
 from tidegate.gateway.exits import ExitCode
 
-# A run of a minute is over before the second compiler pays: a third less work for the machine's cores.
+# A run takes about a minute, too short for the second compiler: without it, a third less CPU work.
 _JAVA_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 Exit = Annotated[bool, typer.Option("--exit", help="Exit after the counts instead of serving the desk.")]
@@ -80,7 +80,7 @@ def demo(
                             out.print("Ctrl-C stops everything", style="bold green")
                             watch(runtime)
                     except KeyboardInterrupt:
-                        # The terminal may be what went away.
+                        # The terminal may have been closed.
                         with suppress(OSError):
                             screen.close()
                             out.print("stopping job, gateway and broker")
@@ -92,7 +92,7 @@ def demo(
 
 
 def _replay_hint(finished: Finished) -> Text:
-    """Return the command that corrects refused records; it is not cut, so that it can be copied."""
+    """Return the command that corrects refused records, in full, so that it can be copied."""
     return Text.assemble(
         ("to correct the ages that are texts, in another terminal:\n", "bold"),
         finished.replay,

@@ -1,4 +1,4 @@
-"""The demo's progress: bars on a terminal, elsewhere a line for each reported batch."""
+"""The demo's progress: bars on a terminal, otherwise a line for each update."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LABEL_WIDTH = 20
 
 
 class DemoScreen:
-    """Shows the lines and bars of a demo on `console`. A context manager: leaving it ends the bars."""
+    """The lines and progress bars of a demo on `console`. A context manager: leaving it stops the bars."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -35,11 +35,11 @@ class DemoScreen:
         self.close()
 
     def say(self, label: str, line: str) -> None:
-        """Show a line about one part."""
+        """Print a line with a label."""
         self._console.print(Text.assemble((f"{label:<{_LABEL_WIDTH}} ", "bold"), line))
 
     def expect(self, stream: str, records: int) -> None:
-        """Begin to show the progress of a stream of so many records."""
+        """Start the progress bar of a stream with this number of records."""
         self._tasks[stream] = self._bars.add_task(
             f"{stream:<{_LABEL_WIDTH}}", total=records, figures="waiting for Spark"
         )
@@ -47,7 +47,7 @@ class DemoScreen:
             self._bars.start()
 
     def advance(self, stream: str, batches: Sequence[BatchReport]) -> None:
-        """Show how far a stream is."""
+        """Update the progress of a stream; `batches` are all its reports so far."""
         judged = sum(batch.records for batch in batches)
         self._bars.update(self._tasks[stream], completed=judged, figures=_figures(batches))
         if not self._console.is_terminal:
@@ -55,13 +55,13 @@ class DemoScreen:
             self.say(stream, f"{judged:>9,} / {total:,.0f}   {_figures(batches)}")
 
     def close(self) -> None:
-        """End the bars; they stay on the screen as they are."""
+        """Stop the bars; they stay on the screen."""
         if self._console.is_terminal:
             self._bars.stop()
 
 
 class _FiguresColumn(ProgressColumn):
-    """Records done and to do, rate, refused share."""
+    """A column with records judged and in total, rate, and share of refused records."""
 
     def render(self, task: Task) -> Text:
         done = f"{task.completed:>9,.0f} / {task.total:,.0f}"

@@ -1,4 +1,4 @@
-"""The summary of the demo: every figure, and whether the sums hold."""
+"""The summary of the demo: all figures, and whether the counts are correct."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NAME_WIDTH = 28
 
 
 def summary(finished: Finished, width: int | None = None) -> Text:
-    """Render a finished demo, without a line end; lines are cut at `width` if it is given."""
+    """Render a finished demo, without a final line end. Lines are cut at `width` if it is given."""
     lines = tuple(_lines(finished))
     if width is not None:
         for line in lines:
@@ -48,7 +48,7 @@ def _sum(streams: list[StreamFigures]) -> str:
 
 
 def _rules(result: StreamResult, contract: DataContract) -> Iterator[Text]:
-    """Show what was refused or warned of by rule, and why the rule exists."""
+    """Yield the refused and warned records of each rule, with the rule's reason."""
     reasons = result.reasons | {rule.id: rule.description for rule in contract.rules if rule.description}
     for word, style, counts in (
         ("refused", "red", result.figures.refused_by_rule),
@@ -70,7 +70,7 @@ def _corruptions(figures: StreamFigures) -> Iterator[Text]:
 
 
 def _stays(finished: Finished) -> Iterator[Text]:
-    """Show the consumer's figure without the gateway and with it, and where it is worst."""
+    """Yield the consumer's mean length of stay without and with the contract, also for the worst hospital."""
     arrived, kept = finished.arrived, finished.kept
     worst = min(arrived.by_hospital, key=lambda hospital: arrived.by_hospital[hospital])
     yield Text.assemble(

@@ -1,4 +1,4 @@
-"""`tidegate diff`: every difference of two contracts that means something."""
+"""`tidegate diff`: the differences in meaning between two contracts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tidegate doctor`: whether this machine is fit, and if not, what to do."""
+"""`tidegate doctor`: check this machine, and show how to correct each problem."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tidegate import` and `tidegate export`: contracts of other formats."""
+"""`tidegate import` and `tidegate export`: convert contracts from and to other formats."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ Out = Annotated[
 
 
 class Target(StrEnum):
-    """The formats that are written."""
+    """The formats of `tidegate export`."""
 
     ODCS = "odcs"
     SCHEMA = "schema"
@@ -106,7 +106,7 @@ def import_(
     imported = _of_registry(file, subject) if source is None else read_foreign(source, chosen)
     named = {name: value for name, value in (("id", id_), ("topic", topic)) if value}
     try:
-        # The text is read again: what is printed is what `lint` and `publish` will read.
+        # Parsed again, because `lint` and `publish` will parse the printed text.
         imported, _ = fitting(replace(imported, document=imported.document | named), "contract.yaml", _yaml)
     except ContractError as error:
         raise error if source is None else located(error, source) from None
@@ -193,7 +193,7 @@ def _yaml(document: dict[str, Any]) -> str:
 def _write(text: str, out: Path | None) -> None:
     if out is None:
         sys.stdout.flush()
-        sys.stdout.buffer.write(text.encode())  # a document is UTF-8 whatever the terminal is
+        sys.stdout.buffer.write(text.encode())  # UTF-8 also if the terminal has another encoding
         return
     try:
         with out.open("x", encoding="utf-8") as file:

@@ -32,7 +32,7 @@ from tidegate.gateway.sources.open_source import SourceOptions, open_source
 from tidegate.gateway.sources.source import Source
 
 _LARGE_BYTES = 32 << 30
-"""The processes of one machine read some 350 MB a minute each, so ten minutes or more."""
+"""One process reads about 350 MB a minute, so this takes ten minutes or more."""
 
 SourceName = Annotated[
     str,
@@ -202,7 +202,7 @@ def infer(  # noqa: PLR0913 - one parameter for each option
 
 
 def _large(source: str, options: SourceOptions, *, has_hint: bool) -> FilesInParts | None:
-    """Return large files that are read whole as parts for the processes of this machine, otherwise None."""
+    """Return the source as parts for local processes; None if that is not faster, or the records are limited."""
     if options.most_records is not None:
         return None
     if has_hint:
@@ -211,7 +211,7 @@ def _large(source: str, options: SourceOptions, *, has_hint: bool) -> FilesInPar
 
 
 def default_id(stem: str) -> str:
-    """Return an id for a contract from the name of a file, topic or table."""
+    """Return a contract id made from the name of a file, topic or table."""
     kept = "".join(each if each.isascii() and (each.isalnum() or each in "._-") else "-" for each in stem)
     return kept.strip(".-_")[:200] or "records"
 
@@ -244,7 +244,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _print_unread(console: Console, broken: Unread, source: Source | FilesInParts) -> None:
-    """Print why records cannot be read, where the first of them are, and what to do."""
+    """Print the reasons for unreadable records, their first places, and advice."""
     for line, advice in broken.lines(source.places):
         console.print(Text(seen(f"  unreadable: {line}")))
         if advice:

@@ -1,4 +1,4 @@
-"""`tidegate infer` of large files: their parts are profiled in other processes, and the profiles are merged."""
+"""`tidegate infer` for large files: profile their parts in other processes, and merge the profiles."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from tidegate.gateway.sources.open_source import SourceOptions
 from tidegate.gateway.sources.source import Source
 
 _TASK_BYTES: Final = 256 << 20
-"""A profile is larger than counts, so a task reads more than one of `judge` does."""
+"""Larger than a task of `judge`, because a profile is larger than counts."""
 _NUMBER_BITS: Final = 40
-"""A position is the number of a record in its file, and above these bits the index of its part."""
+"""The low bits of a position hold the record's number in its file; the bits above hold the index of its part."""
 
 
 class FilesInParts:
-    """Files whose parts are profiled in workers; has what is said about a source."""
+    """Files whose parts are profiled in workers, with the attributes of a source that messages show."""
 
     framing: str = "none"
 
     def __init__(self, name: str, options: SourceOptions, in_workers: MapInWorkers) -> None:
-        """Find the files. Raises SettingsError for what cannot be read in parts."""
+        """Find the files. Raises SettingsError for files that cannot be read in parts."""
         self._in_workers = in_workers
         self._files, self._parts = file_parts(name, options.format, tuple(options.nulls), options.default)
         self.title = self._files.title
@@ -48,13 +48,13 @@ class FilesInParts:
         return len(in_tasks(self._parts, _TASK_BYTES)) > 1
 
     def infer(self) -> Inference:
-        """Profile all records. Raises SettingsError, and Unavailable if Spark gives the work up."""
+        """Profile all records. Raises SettingsError, and Unavailable if the workers fail."""
         whole = Inference(avro_schema=self.avro_schema)
         self._parts = numbered(self._files, self._parts, self._in_workers)
         tasks = in_tasks(self._parts, _TASK_BYTES)
         work = _Work(self._files, most_held=max(whole.most_held // len(tasks), 1))
         progress = TaskProgress(self.title, sum(part.size for part in self._parts))
-        # The end of the last task is the first part of none.
+        # `accumulate` yields one more index than there are tasks: the end of the last one.
         items = list(zip(accumulate(map(len, tasks), initial=0), tasks, strict=False))
         with reading(progress) as show:
             for task, found in zip(tasks, self._in_workers(work, items), strict=True):
@@ -71,7 +71,7 @@ class FilesInParts:
 
 
 def large_files(name: str, options: SourceOptions) -> FilesInParts | None:
-    """Return the files of a source that several processes of this machine read faster than one, otherwise None."""
+    """Return the files of a source if several local processes read them faster than one; otherwise None."""
     if processors() == 1 or not is_files(name):
         return None
     found = FilesInParts(name, options, local_workers)
@@ -79,14 +79,14 @@ def large_files(name: str, options: SourceOptions) -> FilesInParts | None:
 
 
 def require_schema(source: Source, schema: Any, title: str) -> None:
-    """Raise SettingsError for a file of Avro that has another schema than the first one of those with this title."""
+    """Raise SettingsError for an Avro file whose schema is not that of the first file; `title` names the files."""
     if source.avro_schema != schema:
         raise SettingsError(f"{title} have more than one Avro schema: infer from files of one schema")
 
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """The function that a worker calls: infer from the parts of one task. Parts are numbered through all tasks."""
+    """The function that a worker calls: profile the parts of one task. The indices of parts are unique across tasks."""
 
     files: FileParts
     most_held: int

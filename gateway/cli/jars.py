@@ -1,4 +1,4 @@
-"""`tidegate jars`: the jars of broker and job, resolved, checked and cached."""
+"""`tidegate jars`: resolve, check and cache the jars of broker and job."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ S3 = Annotated[
 
 
 class JarsProgress:
-    """Shows how far the jars are: a bar on a terminal, elsewhere a line for each phase. A context manager."""
+    """The progress of installing jars: a bar on a terminal, otherwise a line for each phase. A context manager."""
 
     def __init__(self) -> None:
         self._bar: Progress | None = None
@@ -42,7 +42,7 @@ class JarsProgress:
         self._close()
 
     def __call__(self, phase: str, done: int, total: int) -> None:
-        """Show a step; checking the jars takes no time worth a bar."""
+        """Show a step. The phase `verify` is short, so it has no bar."""
         if phase == "verify":
             self._close()
         elif err.is_terminal:

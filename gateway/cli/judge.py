@@ -1,4 +1,4 @@
-"""`tidegate judge`: the verdict on records, from the one judge that the job uses too."""
+"""`tidegate judge`: judge records with the same code as the job."""
 
 from __future__ import annotations
 
@@ -95,13 +95,13 @@ Registry = Annotated[
 
 AVRO_JSON = "avro-json"
 _LARGE_BYTES = 4 << 30
-"""One process judges 60 to 120 MB/s, so about a minute; Spark starts in some ten seconds."""
+"""One process judges 60 to 120 MB/s, so this takes about a minute. Spark starts in about ten seconds."""
 _FORMATS = {"lines": "jsonl", AVRO_JSON: "jsonl"}
-"""Forms of records that are called otherwise as formats of files."""
+"""Values of --records that differ from the name of their file format."""
 
 
 def file_format(form: str | None) -> FileFormat | None:
-    """Return the format of a file of records in a form; None for the one that its beginning or name says."""
+    """Return the file format for a value of --records; None to detect it from the file's first bytes or name."""
     return None if form is None else FileFormat(_FORMATS.get(form, form))
 
 
@@ -218,7 +218,7 @@ def judge(  # noqa: PLR0913 - one parameter for each option
 
 
 def _require_spark_can(records: str | None, output_format: str, *, is_compared: bool) -> None:
-    """Raise SettingsError for what is only done on one machine."""
+    """Raise SettingsError for options that work on one machine only."""
     if records in ("sized", "base64"):
         raise SettingsError(f"--spark reads files of records, and no --records {records}: leave --spark out")
     if output_format == "json":
@@ -231,13 +231,13 @@ def _require_spark_can(records: str | None, output_format: str, *, is_compared: 
 
 @dataclass(frozen=True, slots=True)
 class _Data:
-    """Records to be judged by `contract`; `writers` are the schemas that came with them."""
+    """Records to judge by `contract`; `writers` are the schemas of the source, if any."""
 
     contract: DataContract
     title: str
     blocks: Callable[[], Iterator[RecordBlock]]
     place: Callable[[int], str]
-    """Names a record by its number, such as `line 12`."""
+    """Returns the name of a record by its number, such as `line 12`."""
     records: RecordReader | None = None
     show: Callable[[int], None] = lambda _records: None
 
@@ -250,7 +250,7 @@ class _Data:
 def _opened(
     contract: DataContract, data: str, records: str | None, nulls: tuple[str, ...]
 ) -> Iterator[_Data]:
-    """Open the data: records of a topic with their frames, or a source. Raises SettingsError."""
+    """Open framed records, or a source. Raises SettingsError."""
     if data == "-" and sys.stdin.isatty():
         err.print("reading records from the terminal, one a line; end with Ctrl-D")
     if records in ("sized", "base64"):
@@ -299,7 +299,7 @@ def _framed(data: Path) -> BinaryIO:
 
 
 def _judged(data: _Data, registry: str | None) -> Iterator[JudgedBlock]:
-    """Judge the records; the registry has the schemas that framed ones name."""
+    """Judge the records; the registry provides the schemas that framed records name."""
     plan = compile_plan(data.contract)
     with ExitStack() as stack:
         schemas = None
@@ -312,16 +312,16 @@ def _judged(data: _Data, registry: str | None) -> Iterator[JudgedBlock]:
 def _judge_block(
     plan: EnforcementPlan, schemas: SubjectSchemas | None, block: RecordBlock, place: Callable[[int], str]
 ) -> JudgedBlock:
-    """Judge some records, with the schemas that they name.
+    """Judge a block of records with the schemas that they name.
 
-    Raises Unavailable when a record names a schema that is not known yet, and no registry answers.
+    Raises Unavailable if a record names a schema that is not known yet, and the registry does not answer.
     """
     if schemas is None:
         return JudgedBlock.of(plan, block, place)
     try:
         return JudgedBlock.of(plan.with_writers(schemas.known()), block, place)
     except Unavailable:
-        # The records are there: what the registry does not list now is no schema of theirs.
+        # The records exist already, so an id that the registry does not list now is not a schema of theirs.
         return JudgedBlock.of(plan.with_writers(schemas.current()), block, place)
 
 

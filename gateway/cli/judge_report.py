@@ -1,6 +1,6 @@
-"""The report of `tidegate judge` for those who produce the records: one page of HTML that loads nothing.
+"""The report of `tidegate judge` for the producer of the records: one HTML page that loads no other files.
 
-It is built as a tree and written by the standard library, which escapes every text: records come from strangers.
+The standard library writes the page and escapes every text, because records are untrusted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _STYLE: Final = Path(__file__).with_name("judge_report.css")
 
 @dataclass(slots=True)
 class Finding:
-    """The findings of a rule in a field: the number of records, and the first of them, by place."""
+    """One rule that one field violates: the number of records, and the first ones with their places."""
 
     violation: Violation
     records: int = 0
@@ -34,7 +34,7 @@ class Finding:
 
 @dataclass(slots=True)
 class Findings:
-    """Findings by stage, rule and field. Beyond _MOST_FINDINGS, records are counted in `others` only."""
+    """Findings by stage, rule and field. `others` counts the violations beyond the first _MOST_FINDINGS findings."""
 
     found: dict[tuple[Stage, str, str], Finding] = field(default_factory=dict)
     others: int = 0
@@ -45,9 +45,9 @@ class Findings:
         explained: Callable[[int], tuple[Explanation, ...]],
         place: Callable[[int], str],
     ) -> None:
-        """Count the violations of records, once a record and finding.
+        """Count the violations of records. A record counts once for each finding.
 
-        `explained` and `place` give what the violations at an index mean, and where the record is.
+        For the record at an index, `explained` returns its explanations and `place` its place.
         """
         for index, verdict in enumerate(verdicts):
             fresh = {}
@@ -66,7 +66,7 @@ class Findings:
                 _keep_examples(fresh, explained(index), place(index))
 
     def merge(self, later: Findings) -> None:
-        """Add the findings in the records behind these."""
+        """Add the findings of later records."""
         self.others += later.others
         for key, finding in later.found.items():
             known = self.found.get(key)
@@ -93,7 +93,7 @@ def _keep_examples(
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """How many records each disposition has, and how many cannot be read, so that they have none."""
+    """The number of records by disposition, and of unreadable records, which have none."""
 
     dispositions: Mapping[Disposition, int]
     unreadable: int = 0
@@ -102,7 +102,7 @@ class Totals:
 def report_page(
     plan: EnforcementPlan, title: str, totals: Totals, findings: Findings, now: datetime
 ) -> bytes:
-    """Return the report as HTML. `title` names the data, `now` is the moment of the report, in UTC."""
+    """Return the report as HTML in UTF-8. `title` names the data, `now` is the time of the report in UTC."""
     contract = plan.contract
     page = Element("html", lang="en")
     head = SubElement(page, "head")

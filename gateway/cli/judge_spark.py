@@ -1,4 +1,4 @@
-"""`tidegate judge --spark`: files are judged part by part in the workers of Spark, by the readers and the judge of one machine."""
+"""`tidegate judge --spark`: judge parts of files in Spark workers, with the same readers and judge as on one machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tidegate.gateway.sources.record_reader import RecordReader, contract_of_fil
 
 @dataclass(frozen=True, slots=True)
 class SparkRequest:
-    """The files to judge, how they are read (`options`), and the folders for their records."""
+    """The files to judge, the options for reading them, and the folders for accepted and refused records."""
 
     data: str
     options: SourceOptions
@@ -31,9 +31,9 @@ class SparkRequest:
 
 
 def judge_on_spark(contract: DataContract, request: SparkRequest, found: Judgement) -> str:
-    """Judge files, and add what is found to `found`; return what people call the files.
+    """Judge files, and add the result to `found`; return the title of the files.
 
-    Raises SettingsError for what cannot be read in parts, and what the local reader raises.
+    Raises SettingsError for files that cannot be read in parts, Unavailable if Spark fails, and the errors of the reader.
     """
     in_workers = spark_workers(request.spark_master)
     options = request.options
@@ -74,7 +74,7 @@ class _Work:
     has_findings: bool
 
     def __call__(self, task: tuple[int, tuple[FilePart, ...]]) -> Judgement:
-        """Judge the parts of a task, which has a number."""
+        """Judge the parts of a task, given as its number and parts."""
         number, parts = task
         accepted = None if self.accepted is None else self.accepted.scratch()
         refused = None if self.refused is None else self.refused.scratch()

@@ -1,4 +1,4 @@
-"""The summary of `tidegate judge`: counts, the first refused records, and a second opinion on the schema."""
+"""The summary of `tidegate judge`: counts, the first refused records, and the comparison with python-jsonschema."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tidegate.gateway.sources.source import Unreadable
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of a run, and the first `limit` refused and unreadable records with their places."""
+    """The counts of a run, and the first `limit` refused and unreadable records with their places."""
 
     limit: int
     records: int = 0
@@ -36,7 +36,7 @@ class Tally:
 
     @property
     def refused(self) -> int:
-        """How many records do not reach the sink."""
+        """The number of records that do not reach the sink."""
         return sum(count for disposition, count in self.dispositions.items() if not disposition.is_written)
 
     def add(
@@ -47,8 +47,8 @@ class Tally:
     ) -> None:
         """Count the verdicts on records. A record counts once for each code that it violates.
 
-        `place` and `explained` give where the record at an index is, and what its violations mean; they are asked for
-        those that are kept.
+        For the record at an index, `place` returns its place and `explained` its explanations. They are called only for
+        the records that are kept.
         """
         for index, verdict in enumerate(verdicts):
             self.records += 1
@@ -58,13 +58,13 @@ class Tally:
                 self.first_refused.append((place(index), explained(index)))
 
     def add_unreadable(self, unreadable: Sequence[Unreadable], place: Callable[[int], str]) -> None:
-        """Count records that have no verdict; `place` names a record by its position."""
+        """Count records without a verdict; `place` names a record by its position."""
         self.unreadable += len(unreadable)
         room = max(0, self.limit - len(self.first_unreadable))
         self.first_unreadable += [(place(each.position), each) for each in unreadable[:room]]
 
     def merge(self, later: Tally) -> None:
-        """Add what was seen in the records behind these."""
+        """Add the counts of later records."""
         self.records += later.records
         self.dispositions += later.dispositions
         self.codes += later.codes
@@ -75,7 +75,7 @@ class Tally:
 
 @dataclass(slots=True)
 class SecondOpinion:
-    """Verdicts of python-jsonschema beside the judge's, on the schema alone."""
+    """A comparison of the judge's verdicts on the schema with those of python-jsonschema."""
 
     validator: ReferenceValidator
     limit: int
@@ -92,7 +92,7 @@ class SecondOpinion:
         return cls(ReferenceValidator(contract.schema_), limit)
 
     def compare(self, block: RecordBlock, verdicts: list[Verdict]) -> list[bool | None]:
-        """Return for each record whether python-jsonschema accepts it; null for one that does not reach the schema."""
+        """Return for each record whether python-jsonschema accepts it; None if the record does not reach the schema."""
         opinions: list[bool | None] = []
         for number, value, verdict in zip(block.positions, block.values, verdicts, strict=True):
             stages = {violation.stage for violation in verdict.violations}
@@ -109,7 +109,7 @@ class SecondOpinion:
         return opinions
 
     def print(self, place: Callable[[int], str]) -> None:
-        """Print how often python-jsonschema agrees, and where it does not."""
+        """Print how often python-jsonschema agrees, and the first records where it does not."""
         agreed = self.compared - self.differences
         out.print(
             f"\n  python-jsonschema agrees on {agreed:,} of {self.compared:,} records that reach the schema"
@@ -124,7 +124,7 @@ def print_summary(
     tally: Tally,
     more: str = "--show N shows more of them, --format json every verdict",
 ) -> None:
-    """Print the counts and the first refused and unreadable; `more` says how to see the refused ones that are left out."""
+    """Print the counts and the first refused and unreadable records; `more` says how to show more refused ones."""
     noun = "record" if tally.records == 1 else "records"
     out.print(f"[bold]{contract.id}[/] {contract.version} · {tally.records:,} {noun} judged\n")
     counts = Table.grid(padding=(0, 2, 0, 0))

@@ -1,4 +1,4 @@
-"""The files that `tidegate judge` writes: accepted and refused records, as they were, and a report."""
+"""The files that `tidegate judge` writes: accepted and refused records, unchanged, and a report."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from tidegate.gateway.cli.judgement import JudgedBlock, Judgement
 from tidegate.gateway.sources.record_files import RecordBlock
 
 _LINE_ENDS = bytes.maketrans(b"\r\n", b"  ")
-"""In JSON, a line end is white space between tokens: a string holds none."""
+"""Line ends in JSON are only white space between tokens, because strings cannot contain them."""
 
 
 class JudgedFiles:
-    """Writes accepted and refused records to files of JSON Lines that only their owner may read, and a report.
+    """A writer of accepted and refused records (JSON Lines) and a report. Only the owner can read new files.
 
-    A context manager: after an error, the files are removed, since a part of a result is none.
+    A context manager: after an error, it removes the files, so that no incomplete result remains.
     """
 
     def __init__(self, accepted: Path | None, refused: Path | None, report: Path | None = None) -> None:
-        """Create the files. Raises SettingsError for one that exists, so that no data is overwritten."""
+        """Create the files. Raises SettingsError for a file that exists, to avoid overwriting data, or cannot be written."""
         with ExitStack() as stack:
             self._accepted = _created(accepted, stack)
             self._refused = _created(refused, stack)
@@ -51,7 +51,7 @@ class JudgedFiles:
         self._stack.__exit__(kind, error, trace)
 
     def write_report(self, contract: DataContract, title: str, found: Judgement) -> None:
-        """Write the report on the data of this name, if there is one."""
+        """Write the report, if one was requested; `title` names the data."""
         if self._report is not None and found.findings is not None:
             totals = Totals(found.tally.dispositions, found.tally.unreadable)
             self._report.write(
@@ -59,7 +59,7 @@ class JudgedFiles:
             )
 
     def write(self, judged: JudgedBlock) -> None:
-        """Write records with their verdicts, and what stands for those that cannot be read beside the refused ones."""
+        """Write accepted records, and refused ones with their verdicts. Unreadable records get an entry beside the refused ones."""
         if self._accepted is None and self._refused is None:
             return
         block = judged.block
@@ -95,7 +95,7 @@ def _created(path: Path | None, stack: ExitStack) -> BinaryIO | None:
 
 
 def _texts(plan: EnforcementPlan, block: RecordBlock) -> Callable[[int], bytes | None]:
-    """Return the function that gives a record as one line of JSON; None for one without a payload."""
+    """Return a function from an index to its record as one line of JSON; None for a record without a payload."""
     contract = plan.contract
     if isinstance(contract.schema_, AvroSchema):
 
@@ -118,7 +118,7 @@ def _texts(plan: EnforcementPlan, block: RecordBlock) -> Callable[[int], bytes |
 
 
 def _as_member(text: bytes | None, value: bytes | None) -> dict[str, Any]:
-    """Return `record` with the JSON of a refused record, or `base64` with the bytes of one that is no JSON."""
+    """Return the member `record` with the JSON of a refused record, or `base64` with bytes that are not JSON."""
     if value is None:
         return {"record": None}
     try:

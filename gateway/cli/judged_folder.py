@@ -1,4 +1,4 @@
-"""A folder of JSON Lines that the tasks of `tidegate judge --spark` write, each a file of its own."""
+"""A folder of JSON Lines files: each task of `tidegate judge --spark` writes one file."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from uuid import uuid4
 from tidegate.contracts.errors import SettingsError
 
 _SUCCESS: Final = "_SUCCESS"
-"""The mark of Spark and Hadoop for a folder that is whole."""
+"""The file that marks a folder as complete, as in Spark and Hadoop."""
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedFolder:
-    """The folder; `mark` is a file in it by which a task knows that it sees this folder, and not another of its name."""
+    """A folder for the output of tasks. The file `mark` shows a task that its path leads to this very folder."""
 
     path: Path
     mark: str
@@ -27,9 +27,9 @@ class JudgedFolder:
     @classmethod
     @contextmanager
     def created(cls, path: Path | None) -> Iterator[Self | None]:
-        """Create a folder that only its owner may read; None without a path. After an error it is removed.
+        """Create a folder that only its owner can read, and remove it after an error. Yields None without a path.
 
-        Raises SettingsError for one that exists, so that no data is overwritten.
+        Raises SettingsError for a folder that exists, to avoid overwriting data, or cannot be created.
         """
         if path is None:
             yield None
@@ -45,7 +45,7 @@ class JudgedFolder:
         try:
             (path / folder.mark).touch()
             yield folder
-            for left in path.glob(".*"):  # by tasks that were lost, and the mark
+            for left in path.glob(".*"):  # files of lost tasks, and the mark
                 left.unlink()
             (path / _SUCCESS).touch()
         except BaseException:
@@ -53,7 +53,7 @@ class JudgedFolder:
             raise
 
     def scratch(self) -> Path:
-        """Return the name of a file to write; `keep` makes it the result of a task, of which several attempts may run.
+        """Return a unique path for a task's output. Several attempts of a task may run; `keep` makes one the result.
 
         Raises SettingsError if this machine does not see the folder.
         """
@@ -65,7 +65,7 @@ class JudgedFolder:
         return self.path / f".{uuid4().hex}"
 
     def keep(self, scratch: Path, task: int) -> None:
-        """Make a file the result of a task; an empty one is removed."""
+        """Make a file the result of a task; remove an empty one."""
         if scratch.stat().st_size:
             scratch.replace(self.path / f"part-{task:05}.jsonl")
         else:

@@ -1,4 +1,4 @@
-"""Records of a source with their verdicts, what `tidegate judge` says about each of them, and what it found in all."""
+"""Records of a source with their verdicts, their entries in the output, and the overall result."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tidegate.gateway.sources.source import Unreadable
 
 @dataclass(frozen=True, slots=True)
 class JudgedBlock:
-    """Some records with their verdicts. `place_of` names a record by its position, such as `line 12`."""
+    """A block of records with their verdicts. `place_of` names a record by its position, such as `line 12`."""
 
     plan: EnforcementPlan
     explainer: Explainer
@@ -29,7 +29,7 @@ class JudgedBlock:
 
     @classmethod
     def of(cls, plan: EnforcementPlan, block: RecordBlock, place_of: Callable[[int], str]) -> Self:
-        """Judge records. Raises Unavailable for one that names a schema which the plan does not have."""
+        """Judge records. Raises Unavailable if a record names a schema that the plan does not have."""
         headers = None if plan.writers is None else pa.array(block.headers, pa.binary())
         values = pa.array(block.values, pa.large_binary())
         judged = plan.judge(values, headers=headers)
@@ -37,7 +37,7 @@ class JudgedBlock:
         return cls(plan, Explainer.of(plan), block, verdicts, place_of)
 
     def place(self, index: int) -> str:
-        """Return where the record at an index is."""
+        """Return the place of the record at an index."""
         return self.place_of(self.block.positions[index])
 
     def explained(self, index: int) -> tuple[Explanation, ...]:
@@ -56,7 +56,7 @@ class JudgedBlock:
         }
 
     def unreadable_entry(self, each: Unreadable) -> dict[str, Any]:
-        """Return the entry of a record that cannot be read, as JSON; its disposition is null, since no job sees it."""
+        """Return the entry of an unreadable record as JSON. Its disposition is null, because no job would get it."""
         return {
             "place": self.place_of(each.position),
             "disposition": None,
@@ -66,14 +66,14 @@ class JudgedBlock:
 
 @dataclass(slots=True)
 class Judgement:
-    """The result for some records: counts and the first refused ones; for a report, also the findings by rule and field."""
+    """The result for some records: counts and the first refused ones. `findings`, by rule and field, are for a report only."""
 
     tally: Tally
     findings: Findings | None
 
     @classmethod
     def empty(cls, show: int, *, has_findings: bool) -> Self:
-        """Return the judgement of no record, that keeps the first `show` refused ones."""
+        """Return an empty result that keeps the first `show` refused and unreadable records."""
         return cls(Tally(limit=show), Findings() if has_findings else None)
 
     @property
@@ -82,7 +82,7 @@ class Judgement:
         return bool(self.tally.refused or self.tally.unreadable)
 
     def add(self, judged: JudgedBlock) -> None:
-        """Add records."""
+        """Add judged records."""
         self.tally.add(judged.verdicts, judged.place, judged.explained)
         self.tally.add_unreadable(judged.block.unreadable, judged.place_of)
         if self.findings is not None:
@@ -96,7 +96,7 @@ class Judgement:
 
 
 def _as_json(explanation: Explanation) -> dict[str, str | None]:
-    """Return a violation as it is kept, with what it means beside it."""
+    """Return a violation as JSON, with its explanation."""
     meaning = {
         "sentence": explanation.sentence,
         "description": explanation.description,

@@ -1,4 +1,4 @@
-"""`tidegate keys`: create and revoke API keys, in the registry's database."""
+"""`tidegate keys`: create, list and revoke API keys in the registry's database."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def list_keys(*, database_url: DatabaseUrl = DEFAULT_URL, output_format: OutputF
     ]
     widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
     for row in (header, *rows):
-        # A line is a line, however narrow the terminal, so that `grep` finds it.
+        # Not wrapped, so that `grep` finds whole lines on a narrow terminal.
         typer.echo("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
 
 

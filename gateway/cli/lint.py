@@ -85,7 +85,7 @@ def lint(files: Files, *, strict: Strict = False, changed: Changed = False) -> N
 
 
 def _documents(arguments: list[Path]) -> list[Path]:
-    """Return the documents that files and folders name. Raises SettingsError when all of them are folders without any."""
+    """Return the documents that the arguments name. Raises SettingsError if there are none."""
     selection = select(arguments)
     show_foreign(selection.foreign)
     if not selection.files:

@@ -90,7 +90,7 @@ def _described(found: dict[str, Any]) -> str:
 
 
 def _read_token() -> str:
-    # Not typer.prompt: it turns off the echo after its prompt, so it shows a key that is pasted early.
+    # Not typer.prompt: it turns off the echo only after its prompt, so a key that is pasted early is shown.
     is_typed = sys.stdin.isatty()
     text = getpass("API key or token: ") if is_typed else sys.stdin.readline(_LONGEST_TOKEN + 1)
     token = text.strip()

@@ -1,4 +1,4 @@
-"""Where the command `tidegate` begins and ends."""
+"""The entry point of the command `tidegate`, and its handling of errors."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def tidegate(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one command line, by default the process's own, and exit. Only a bug shows a traceback."""
+    """Run a command line, by default that of the process, and exit. Only a bug shows a traceback."""
     print_in_any_encoding()
     try:
         given = sys.argv[1:] if arguments is None else arguments
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         show_error(error)
         sys.exit(exit_code(error))
     except Exception as error:  # noqa: BLE001 - the outermost edge: a bug must not end with the code of a finding
-        # Without the messages of others, which may quote a record: this stands in reports and in the logs of jobs.
+        # Without messages of other libraries, which may quote a record: users report this, and jobs log it.
         sys.stderr.writelines(f"Traceback: {described(each)}\n" for each in chain_of(error))
         err.print("[bold red]error:[/] this is a bug in Tidegate; please report it with the lines above")
         sys.exit(ExitCode.BUG)

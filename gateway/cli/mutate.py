@@ -1,4 +1,4 @@
-"""`tidegate mutate`: the strength of a contract, measured with corrupted records."""
+"""`tidegate mutate`: measure the strength of a contract with corrupted records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arguments and options that several verbs share, so that each has one spelling and one help text."""
+"""Arguments and options that several verbs share, with the same spelling and help text."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ AllowEmpty = Annotated[
     bool, typer.Option("--allow-empty", help="Do not fail if there is no record to judge.")
 ]
 OutputFormat = Annotated[Literal["text", "json"], typer.Option("--format", help="Format of the output.")]
-"""The one way to ask for JSON: one document, or one object a line where the number of objects has no bound."""
+"""JSON output is one document, or one object a line if the number of objects is not bounded."""
 
 
 def subcommands() -> typer.Typer:
-    """Return the command that a group of verbs is added to."""
+    """Return an empty command group for subcommands."""
     return typer.Typer(
         add_completion=False, rich_markup_mode="rich", no_args_is_help=True, context_settings=HELP
     )

@@ -1,4 +1,4 @@
-"""`tidegate publish`: hand contract versions to a registry."""
+"""`tidegate publish`: publish contract versions to a registry."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ def publish(files: Files, registry: RegistryUrl = DEFAULT_REGISTRY) -> None:
 
 
 def _notes(published: Published) -> list[str]:
-    """Return what of the version is not enforced and why, one line each."""
+    """Return a line for each part of the version that is not enforced, with the reason."""
     return [f"  note: {seen(line)}" for line in (published.note or "").splitlines()]
 
 
 def _enforcement(published: Published) -> str | None:
-    """Return whether a job enforces the contract; None for a version that is not to be, and from an older registry."""
+    """Return a line on whether a job enforces the contract; None for a draft or a retired version, or an older registry."""
     enforcement = published.enforcement
     if enforcement is None or published.status not in {Status.ACTIVE, Status.DEPRECATED}:
         return None

@@ -1,4 +1,4 @@
-"""`tidegate problems` and `tidegate quarantine`: what a stream refuses, as problems and record by record."""
+"""`tidegate problems` and `tidegate quarantine`: the refused records of a stream, by problem or one by one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tidegate.gateway.streams.problem_states import ProblemState
 
 _LOOK_SECONDS: Final = 0.5
 _BEGIN_SECONDS: Final = 60.0
-"""How long a registry may take to begin: another replica may hold the lease of a partition until it expires."""
+"""Time for a registry to start reading: another replica may hold the lease of a partition until it expires."""
 
 app = subcommands()
 
@@ -230,7 +230,7 @@ def export(  # noqa: PLR0913 - one parameter for each option
     wanted = Filter(problem, rule, field, version, since, until, again)
     with QuarantineClient(registry) as client:
         parts = client.export(stream, wanted, export_format, limit)
-        first = next(parts, b"")  # an error of the request comes before the file is made
+        first = next(parts, b"")  # a failed request must not create a file
         written = 0
         with opened_output(output) as target, SlowStatus() as status:
             for part in chain([first], parts):
@@ -277,7 +277,7 @@ def rebuild(
 
 
 def _await_index(client: QuarantineClient, stream: str) -> dict[str, Any]:
-    """Return the status of the index when the topic is read. Raises Unavailable when no registry begins to read it."""
+    """Wait until the index is complete; return its status. Raises Unavailable if no registry starts to read the topic."""
     deadline = time.monotonic() + _BEGIN_SECONDS
     with SlowStatus() as status:
         while True:

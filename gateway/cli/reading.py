@@ -1,4 +1,4 @@
-"""How far a command has read its source, on standard error of a terminal."""
+"""The progress of reading a source, on standard error of a terminal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Readable(Protocol):
 
 @contextmanager
 def reading(source: Readable) -> Iterator[Callable[[int], None]]:
-    """Yield a function that takes the number of records read, and shows a bar on a terminal after two seconds."""
+    """Yield a function that takes the number of records read. A terminal shows a bar after two seconds."""
     columns = (
         TextColumn("reading {task.description}"),
         BarColumn(),
@@ -53,7 +53,7 @@ def reading(source: Readable) -> Iterator[Callable[[int], None]]:
 
 
 def unread_text(source: Source, unreadable: Tally) -> str | None:
-    """Return how many records of a source cannot be read, and where the first ones are; None without one."""
+    """Return a sentence with the number of unreadable records and the first places; None if there are none."""
     if not unreadable.count:
         return None
     number = counted(unreadable.count, "record")

@@ -1,4 +1,4 @@
-"""The registry's database, opened by a verb that works on it directly, without a running gateway."""
+"""The registry's database, for verbs that use it directly, without a running gateway."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def registry_database(url: str) -> Iterator[Database]:
 
 
 def operator() -> str:
-    """Name the user who runs the command, for the audit log; a user who can open the database needs no key."""
+    """Return the name of the current user for the audit log. A user who can open the database needs no key."""
     try:
         return f"cli:{getpass.getuser()}"
     except (KeyError, OSError) as error:

@@ -1,4 +1,4 @@
-"""`tidegate schema`: what an editor needs to help with contracts."""
+"""`tidegate schema`: the JSON Schema of contracts, for editors."""
 
 from __future__ import annotations
 

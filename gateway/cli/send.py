@@ -1,4 +1,4 @@
-"""`tidegate send`: the records of a file, to the topic of a stream."""
+"""`tidegate send`: send the records of a file to the topic of a stream."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def send(  # noqa: PLR0913 - one parameter for each option
 
 
 def _contract(stream: str, registry: str) -> tuple[DataContract, WriterSchemas | None]:
-    """Return the contract of a stream, and the schemas of its subject if its framing names them."""
+    """Return the contract of a stream, and the schemas of its subject if its framing refers to schema ids."""
     loaded = lint(Path(stream)).contract if Path(stream).is_file() else None
     if loaded is not None and loaded.framing in ("none", "auto"):
         return loaded, None
@@ -140,7 +140,7 @@ def _outgoing(
 
 
 def _read(source: Source, outgoing: OutgoingRecords, most: int | None, sender: Sender | None) -> int:
-    """Read records, and send them if there is a sender; return their number. Ends the process for what is unreadable."""
+    """Read records, and send them if there is a sender; return their number. Raises typer.Exit if one cannot be sent."""
     number = 0
     refused: list[Unreadable] = []
     refusals = 0

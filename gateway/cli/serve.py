@@ -1,4 +1,4 @@
-"""`tidegate serve`: the registry and its pages, as one process."""
+"""`tidegate serve`: serve the registry and the desk in one process."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from tidegate.gateway.http.header_limits import protocol_with_header_limits
 from tidegate.gateway.settings import GatewaySettings
 
 _SHUTDOWN_SECONDS = 4
-"""Time for current requests after SIGTERM."""
+"""Time for current requests after a signal."""
 _EXIT_SECONDS = 6.0
-"""Time until the process ends in any case: a thread that computes cannot be stopped, and Python would wait for it."""
+"""Time until the process ends in any case, because Python would wait for a busy thread, which cannot be stopped."""
 _LAST_SECONDS = 8.0
-"""Time until the process ends even if native code holds the interpreter's lock."""
+"""Time until the process ends even if native code holds the GIL."""
 _INTERRUPTED = 130
 _WARNING_SECONDS = 60.0
 _log = structlog.get_logger()
@@ -97,7 +97,7 @@ def serve(
 
 
 def run(settings: GatewaySettings) -> None:
-    """Serve until a signal, then answer the current requests, for at most _SHUTDOWN_SECONDS.
+    """Serve until a signal, then finish the current requests for at most _SHUTDOWN_SECONDS.
 
     Raises SettingsError if the address is not available, Unavailable if the database does not answer.
     """
@@ -132,14 +132,14 @@ def require_access_control(settings: GatewaySettings, listening: socket.socket) 
 
 
 class _Server(uvicorn.Server):
-    """A server that prints its address, also if the system chose the port, and ends within ten seconds of SIGTERM."""
+    """A server that logs its address, also if the system chose the port, and ends within ten seconds of a signal."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Shut down, and end the process if that takes too long."""
         last = threading.Timer(_EXIT_SECONDS, _end, (_INTERRUPTED if sig == signal.SIGINT else 0,))
         last.daemon = True
         last.start()
-        # If native code holds the interpreter's lock, this thread still runs, because it is not a Python thread; exit code 1.
+        # Its thread is not a Python thread, so it runs even if native code holds the GIL. The exit code is then 1.
         faulthandler.dump_traceback_later(_LAST_SECONDS, exit=True, file=2)
         super().handle_exit(sig, frame)
 
@@ -156,7 +156,7 @@ def _end(code: int) -> None:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Bind and listen, before anything else is done. Raises SettingsError if the address is not available.
+    """Return a socket that listens on the address. Raises SettingsError if the address is not available.
 
     The socket names the protocol TCP, because asyncio sets TCP_NODELAY only on such sockets. Without it, each small
     answer waits 40 ms for the client's delayed acknowledgement.
@@ -179,7 +179,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 class WebServerWarnings(logging.Filter):
-    """Logs each kind of warning of the web server at most once a minute: clients without credentials can cause them."""
+    """A filter that logs each web server warning at most once a minute, because any client can cause warnings."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -187,7 +187,7 @@ class WebServerWarnings(logging.Filter):
         self._until: dict[tuple[str, int], float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether a line is logged."""
+        """Return whether to log a record."""
         if record.name != "uvicorn.error" or record.levelno > logging.WARNING:
             return True
         kind, now = (record.pathname, record.lineno), self._clock()
@@ -198,7 +198,7 @@ class WebServerWarnings(logging.Filter):
 
 
 def configure_logging() -> None:
-    """Log as JSON on standard error, the web server's own lines included."""
+    """Configure logs as JSON on standard error, including those of the web server."""
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,

@@ -1,4 +1,4 @@
-"""`tidegate shadow` and `tidegate promote`: try a version on live records, then have it enforced."""
+"""`tidegate shadow` and `tidegate promote`: try a version on live records, then enforce it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tidegate status`: what the streams do, and whether that is as usual."""
+"""`tidegate status`: the state of streams, and how it compares with the usual one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tidegate.gateway.http.models.stream_status import BudgetInfo
 
 _STYLES: Final = {"stopped": "bold red", "stuck": "red", "silent": "red", "paused": "yellow"}
 _WIDEST: Final = 1_000
-"""However narrow the terminal, a stream is one line, so that `grep` finds it with its figures."""
+"""Width of the table, so that a stream is one line for `grep`, also on a narrow terminal."""
 _NEED_SOMEONE: Final = ("stopped", "stuck", "silent", "paused")
 
 Stream = Annotated[
@@ -82,7 +82,7 @@ def _urgency(stream: StreamInfo) -> tuple[int, bool, str]:
 
 
 def _table(streams: Iterable[StreamInfo]) -> Table:
-    """Return one line for each stream, under a heading."""
+    """Return a table with a heading and one row for each stream."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for name in ("stream", "state"):
         table.add_column(name, no_wrap=True, overflow="ignore")

@@ -1,4 +1,4 @@
-"""`tidegate pause`, `resume` and `quarantine-record`: decide whether and how a stream may go on."""
+"""`tidegate pause`, `resume` and `quarantine-record`: control whether and how a stream continues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tidegate suite`: expectation suites of Great Expectations, into a contract and out of it."""
+"""`tidegate suite`: convert between a contract and suites of Great Expectations."""
 
 from __future__ import annotations
 

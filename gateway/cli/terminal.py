@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 SILENT_SECONDS: Final = 2.0
 
-# Soft wrap: a line is a line, so that `grep` and editors find `file:line:column`.
+# Soft wrap: lines are not broken, so that `grep` and editors find `file:line:column`.
 out = Console(highlight=False, soft_wrap=True)
 err = Console(highlight=False, soft_wrap=True, stderr=True)
 
@@ -38,9 +38,9 @@ _IN_ASCII: Final = {"·": "-", "…": "...", "→": "->", "─": "-", "│": "|"
 
 
 def print_in_any_encoding() -> None:
-    """Make standard output and standard error print what their encoding lacks as JSON escapes it, instead of failing.
+    """Make standard output and error write characters that their encoding lacks as JSON escapes, instead of failing.
 
-    So a line of JSON keeps its meaning. Characters of the layout become ASCII.
+    So JSON output stays equivalent. Layout characters become ASCII.
     """
     codecs.register_error("tidegate", _escaped)
     for stream in (sys.stdout, sys.stderr):
@@ -56,7 +56,7 @@ def _escaped(error: UnicodeError) -> tuple[str, int]:
 
 
 class SlowStatus:
-    """Shows how far a command is, on standard error of a terminal, once it takes two seconds. A context manager."""
+    """A status line on standard error of a terminal, for a command that takes over two seconds. A context manager."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
@@ -70,7 +70,7 @@ class SlowStatus:
         self._status.stop()
 
     def show(self, text: str) -> None:
-        """Replace the text."""
+        """Set the text, and show it once two seconds have passed."""
         if err.is_terminal and time.monotonic() - self._began >= SILENT_SECONDS:
             self._status.update(Text(text))
             if not self._is_shown:
@@ -79,7 +79,7 @@ class SlowStatus:
 
 
 def say(line: str) -> None:
-    """Print one line to standard output as it is, with no markup; what a terminal would act on is escaped."""
+    """Print text to standard output without markup; characters that a terminal would interpret are escaped."""
     out.print(_lines(line), markup=False)
 
 
@@ -99,13 +99,13 @@ def show_warnings(loaded: LoadedContract) -> None:
 
 
 def show_left_out(left_out: Iterable[LeftOut]) -> None:
-    """Print the parts of a document of another format that no record is judged by, each with its place."""
+    """Print the parts of an imported document that are not judged, each with its place and the reason."""
     for each in left_out:
         err.print(Text.assemble(("not judged ", "yellow"), (each.pointer or "/", "bold"), f": {each.reason}"))
 
 
 def show_foreign(foreign: Iterable[tuple[Path, str]]) -> None:
-    """Note the documents that describe a contract in another format, each with its path and the name of the format."""
+    """Print the documents that are contracts of another format, each with its path and the name of the format."""
     for path, name in foreign:
         note = f": another format ({name}); `tidegate import` makes a contract of it"
         err.print(Text.assemble(("not checked ", "yellow"), (shown_path(path), "bold"), note))
@@ -120,5 +120,5 @@ def problem_line(problem: Problem) -> Text:
 
 
 def _lines(text: str) -> str:
-    """Escape what a terminal would act on, but keep the line ends of messages of several lines."""
+    """Escape characters that a terminal would interpret, but keep line ends."""
     return "\n".join(map(seen, text.split("\n")))

@@ -1,4 +1,4 @@
-"""`tidegate topics`: topic settings as code."""
+"""`tidegate topics`: create and update Kafka topics from a file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidegate.gateway.topics.document import load_topics
 from tidegate.gateway.topics.plan import AddPartitions, Change, ChangeSetting, CreateTopic, Plan, plan_topics
 
 _PENDING = 2
-"""As the tools that plan changes have it; of wrong usage it is told apart by what stands on stdout."""
+"""The exit code that other planning tools use. Wrong usage also exits with 2, but prints nothing on stdout."""
 
 app = subcommands()
 

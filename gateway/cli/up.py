@@ -1,4 +1,4 @@
-"""`tidegate up`: broker, gateway and job on this machine, with nothing to install."""
+"""`tidegate up`: run broker, gateway and job on this machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LABEL_WIDTH = 10
 
 
 class Sink(StrEnum):
-    """Where accepted records go."""
+    """Destinations of accepted records."""
 
     ICEBERG = "iceberg"
     DELTA = "delta"
@@ -100,7 +100,7 @@ def up(  # noqa: PLR0913 - one parameter for each option
     before; 2 something is missing on this machine (Java, a port, disk space); 3
     a part failed; 4 a stream stopped.
     """
-    if sink is Sink.POSTGRESQL and not os.environ.get("TIDEGATE_POSTGRESQL_URL"):  # which the job inherits
+    if sink is Sink.POSTGRESQL and not os.environ.get("TIDEGATE_POSTGRESQL_URL"):  # the job inherits it
         raise SettingsError(
             "--sink postgresql needs a database: set TIDEGATE_POSTGRESQL_URL to postgresql://user:password@host/database"
         )
@@ -123,7 +123,7 @@ def up(  # noqa: PLR0913 - one parameter for each option
                     is_ready = True
                     watch(runtime, contracts)
                 except KeyboardInterrupt:
-                    # The terminal may be what went away.
+                    # The terminal may have been closed.
                     with suppress(OSError):
                         out.print("stopping job, gateway and broker")
                     raise

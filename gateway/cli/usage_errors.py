@@ -1,4 +1,4 @@
-"""What a wrong argument is told: which one it is, what was given, and which values are taken."""
+"""Messages for wrong arguments: the argument, the given value, and the accepted values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PERCENT: Final = 100
 
 
 def refuse_empty(arguments: Sequence[str]) -> None:
-    """Raise SettingsError for an empty argument: the path of the empty text is the current folder."""
+    """Raise SettingsError for an empty argument, because an empty path would mean the current folder."""
     before = "tidegate"
     for argument in arguments:
         option, is_assigned, value = argument.partition("=")
@@ -30,7 +30,7 @@ def refuse_empty(arguments: Sequence[str]) -> None:
 
 
 def reword(error: typer.BadParameter) -> None:
-    """Say in an error what was given and which values are taken, where typer has the words of another library."""
+    """Replace the message of a pydantic error in typer by the given value and the accepted values."""
     cause: Any = error.__cause__
     if error.param is None or not hasattr(cause, "errors"):
         return
@@ -43,7 +43,7 @@ def reword(error: typer.BadParameter) -> None:
 
 
 def choices_of(parameter: Any) -> tuple[str, ...]:
-    """Return the values that a parameter takes; none for one that takes any."""
+    """Return the values that a parameter accepts; an empty tuple if they are not enumerated."""
     annotation = _single(parameter)
     if get_origin(annotation) is Literal:
         return get_args(annotation)
@@ -53,7 +53,7 @@ def choices_of(parameter: Any) -> tuple[str, ...]:
 
 
 def _single(parameter: Any) -> Any:
-    """Return the type of one value of a parameter."""
+    """Return the type of one value of a parameter, without None and list."""
     annotation = parameter.type_descriptor.annotation
     while get_origin(annotation) in {Union, UnionType, list}:
         annotation = next(each for each in get_args(annotation) if each is not type(None))

@@ -1,8 +1,8 @@
-"""The verbs of `tidegate`, loaded only when they run: `tidegate --help` stays fast however much a verb imports.
+"""The verbs of `tidegate`, loaded only when they run, so that `tidegate --help` is fast.
 
-Verbs of the gateway stand in the table below. Those of the entry-point group `tidegate.verbs` come from other
-packages (the job, plug-ins): plain functions with typer annotations, in modules that are cheap to import. A verb that
-needs more than `pip install tidegate` names its extra; an entry point does so in brackets.
+VERBS lists the verbs of the gateway. Other packages (the job, plug-ins) add verbs in the entry-point group
+`tidegate.verbs`: plain functions with typer annotations, in modules that are cheap to import. A verb that needs more
+than `pip install tidegate` names its extra; an entry point does so in brackets.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tidegate.gateway.exits import ExitCode
 GROUP = "tidegate.verbs"
 
 _BEGINNINGS = frozenset({"init", "new", "create", "generate", "profile", "discover"})
-"""Names that other tools have for the first command of a beginner."""
+"""Names of the first command for beginners in other tools."""
 _CONTRACTS = "Contracts"
 _RUNNING = "Running"
 _REGISTRY = "Registry"
@@ -40,9 +40,9 @@ _MACHINE = "This machine"
 class Verb:
     """One verb: its name, the function that runs it as `module:function`, and its line in `tidegate --help`.
 
-    The summary repeats the first line of the function's docstring, which is not loaded for the overview. A verb with
-    verbs of its own names the `typer.Typer` that holds them as `group`; the function is then its callback. `extra` is
-    the extra of the distribution that brings what the verb imports beyond the light installation.
+    `summary` repeats the first line of the function's docstring, because the overview does not load the function. For a
+    verb with subcommands, `group` names their `typer.Typer`, and the function is its callback. `extra` is the extra of
+    the distribution that installs the imports of the verb; None if the base installation has them.
     """
 
     name: str
@@ -268,7 +268,7 @@ VERBS = (
 
 
 class VerbGroup(TyperGroup):
-    """The command `tidegate`: knows all verbs by name, loads the one that runs."""
+    """The command `tidegate`: it lists all verbs, and loads only the one that runs."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -282,13 +282,13 @@ class VerbGroup(TyperGroup):
             self.add_command(_LazyCommand(verb))
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the overview; verbs of other packages are asked for their summary."""
+        """Print the overview. Loads the verbs of other packages for their summaries."""
         for command in self.commands.values():
             command.help = command.help or _summary(command)
         super().format_help(ctx, formatter)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the verb; a name that other tools have for a beginning names the verb to begin with."""
+        """Return the verb. Raises SettingsError that points to `infer` for a name in _BEGINNINGS."""
         if args and args[0] in _BEGINNINGS:
             raise SettingsError(
                 f"there is no verb `{args[0]}`: `tidegate infer SOURCE` proposes a contract from records that you have "
@@ -306,7 +306,7 @@ class VerbGroup(TyperGroup):
             reword(error)
             raise
         except BrokenPipeError:
-            # What is still buffered goes nowhere, or Python would complain about it at exit.
+            # Discard the buffered output: Python would report an error for it at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(ExitCode.PIPE_CLOSED) from None
         except ModuleNotFoundError as error:
@@ -318,14 +318,14 @@ class VerbGroup(TyperGroup):
 
 
 class _LazyCommand(TyperCommand):
-    """A verb by name; becomes the real command once its arguments are read."""
+    """A placeholder for a verb; it loads the real command when it parses the arguments."""
 
     def __init__(self, verb: Verb) -> None:
         super().__init__(name=verb.name, help=verb.summary, rich_help_panel=verb.panel)
         self.verb = verb
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """Load the verb and read its arguments."""
+        """Load the verb and parse its arguments. Raises SettingsError if the verb cannot be loaded."""
         if self.rich_help_panel == _RUNNING:
             _offer_jars()
         try:
@@ -333,13 +333,13 @@ class _LazyCommand(TyperCommand):
                 function = resolve_name(self.verb.group or self.verb.target)
         except ImportError as error:
             if self.verb.extra is not None and isinstance(error, ModuleNotFoundError):
-                raise  # the group says which extra brings it
+                raise  # VerbGroup.invoke names the extra to install
             raise SettingsError(f"`{self.name}` cannot be loaded: {error}") from error
         return command_of(self.name or "", function).make_context(info_name, args, parent, **extra)
 
 
 def command_of(name: str, found: Any) -> Any:
-    """Return the command of a verb: `found` is its function, or the `typer.Typer` of its own verbs."""
+    """Return the command of a verb; `found` is its function, or the `typer.Typer` of its subcommands."""
     if isinstance(found, typer.Typer):
         return get_command(found)
     app = typer.Typer(add_completion=False, rich_markup_mode="rich")

@@ -1,4 +1,4 @@
-"""Options, workers and progress of the commands that read files in parts, in processes of this machine or in Spark."""
+"""Options, workers and progress of commands that read parts of files in local processes or in Spark."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from tidegate.gateway.sources.open_source import SourceOptions, naming_extras
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 _MOST_PROCESSES: Final = 8
-"""Each takes some 400 MB to infer; a machine with many processors may have little memory for each."""
+"""Each needs about 400 MB to infer, and a machine with many processors may have little memory for each."""
 _WORKERS: Final = "tidegate.workers"
-"""Entry points of what calls a function in the workers of Spark: the job has it, because only the job may import Spark."""
+"""Entry-point group of the function that runs work in Spark workers. Only the job may import Spark."""
 
 Spark = Annotated[
     bool, typer.Option("--spark", help="Read files in Spark, for what is large; needs the extra spark.")
@@ -43,23 +43,23 @@ SparkMaster = Annotated[
 
 
 def require_spark(spark_master: str | None) -> None:
-    """Raise SettingsError for an address of Spark without --spark."""
+    """Raise SettingsError if --spark-master is given; call it when --spark is not."""
     if spark_master is not None:
         raise SettingsError("--spark-master says where --spark runs: give both")
 
 
 def hint_at_spark(name: str, options: SourceOptions, least: int, gain: str) -> None:
-    """Print a line about --spark for files of at least so many bytes that have parts; `gain` says what it does with them."""
+    """Print a hint at --spark for files of at least `least` bytes with several parts; `gain` says what it does."""
     if not is_files(name):
         return
     size = sum(path.stat().st_size for path in ([Path(name)] if Path(name).is_file() else files_of(name)))
-    # A single file of CSV or gzip is one part, which one worker of Spark reads no faster.
+    # A single file of CSV or gzip is one part, so Spark would not read it faster.
     if size >= least and len(file_parts(name, options.format, tuple(options.nulls), options.default)[1]) > 1:
         err.print(f"{name} has {size / 1e9:,.0f} GB: --spark {gain}", markup=False)
 
 
 def spark_workers(spark_master: str | None) -> MapInWorkers:
-    """Return what calls a function in the workers of Spark. Nothing is loaded or started before it is called.
+    """Return a function that runs work in Spark workers. It loads and starts Spark at the first call.
 
     The call raises SettingsError if Spark or Java is not installed.
     """
@@ -76,18 +76,18 @@ def _map_in_workers() -> Callable[..., Any]:
     with naming_extras("--spark"):
         (found,) = entry_points(group=_WORKERS)
         work: Callable[..., Any] = found.load()
-    find_java()  # PySpark only says that its Java process ended
+    find_java()  # without Java, PySpark only reports that its Java process ended
     return work
 
 
 def local_workers(work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
     """Yield the result of `work` for each item, in their order, from processes of this machine.
 
-    There is one for each processor, and at most _MOST_PROCESSES.
+    There is one process for each processor, but not more than items or _MOST_PROCESSES.
 
     Raises the TidegateError of an item, and Unavailable if a process is killed.
     """
-    spawn = multiprocessing.get_context("spawn")  # this process has threads, which a fork does not survive
+    spawn = multiprocessing.get_context("spawn")  # this process has threads, so a fork is not safe
     with ProcessPoolExecutor(min(processors(), len(items), _MOST_PROCESSES), spawn, _end_with_parent) as pool:
         try:
             yield from pool.map(work, items)
@@ -108,7 +108,7 @@ def processors() -> int:
 
 
 def _end_with_parent() -> None:
-    """End this process, without a traceback, at Ctrl-C and when its parent has ended."""
+    """Make this process end at Ctrl-C without a traceback, and when its parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     Thread(target=_exit_after_parent, daemon=True).start()
 
@@ -121,16 +121,16 @@ def _exit_after_parent() -> None:
 
 @dataclass(slots=True)
 class TaskProgress:
-    """Number of bytes read of some files. `size` is the number of all bytes, None if it is not known."""
+    """The number of bytes read from files. `size` is the total number of bytes, None if it is not known."""
 
     title: str
     size: int | None
     _read: int = 0
 
     def progress(self) -> int:
-        """Return how many bytes are read."""
+        """Return the number of bytes read."""
         return self._read
 
     def add(self, task: tuple[FilePart, ...]) -> None:
-        """Count a task that has ended."""
+        """Add the bytes of a finished task."""
         self._read += sum(part.size for part in task)

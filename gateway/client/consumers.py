@@ -73,7 +73,7 @@ class ConsumerClient(RegistryClient):
         return self._read("DELETE", contract_path(contract_id, "approvals", candidate), ProposalInfo)
 
     def what_breaks(self, loaded: LoadedContract) -> ChangeInfo:
-        """Return what publishing a document would break. Raises ContractError with positions in its files."""
+        """Return what publishing a document would break. Raises ContractError with positions in the author's files."""
         answer = self._ask(Request("POST", f"{CONTRACTS}/check", dump_contract(loaded.contract)))
         if not answer.is_ok:
             raise self._error(answer, loaded)
@@ -83,7 +83,7 @@ class ConsumerClient(RegistryClient):
         return self._model(self._ask(Request(method, path)), model)
 
     def _model(self, answer: Answer, model: type[M]) -> M:
-        """Parse the body of a response. Raises the error that its status stands for."""
+        """Parse the body of a response. Raises the error for its status."""
         try:
             if answer.is_success:
                 return answer.read(model)

@@ -51,7 +51,7 @@ class QuarantineClient(RegistryClient):
         return self._got(stream_path(stream, "problems"), query)
 
     def pages(self, stream: str, wanted: Filter, limit: int) -> Iterator[dict[str, Any]]:
-        """Yield pages until `limit` records were returned or none are left.
+        """Yield pages until `limit` records were requested or none are left.
 
         A page has `records`, newest first, and `total`, the number of all records that match.
         """

@@ -84,7 +84,7 @@ class PublishedVersion:
 
 
 class RegistryClient:
-    """A client for one registry; use it in a `with` statement. Every call raises Unavailable if it does not respond.
+    """A client for one registry; use it in a `with` statement. Every call but `is_ready` raises Unavailable if it does not respond.
 
     Without `credentials`, the client uses those of the environment, or those that `tidegate login` stored for the URL.
     """

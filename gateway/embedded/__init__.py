@@ -1,1 +1,1 @@
-"""The embedded run: a real broker, the gateway and the job as child processes, with nothing to install."""
+"""The embedded run: a Kafka broker, the gateway and the job as child processes on this machine."""

@@ -44,9 +44,9 @@ _SETTINGS = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
     "share.coordinator.state.topic.num.partitions": "1",
-    # No other consumer will join: the first one need not wait.
+    # No other consumer will join, so the first one need not wait.
     "group.initial.rebalance.delay.ms": "0",
-    # Records keep the time at which they happened, years ago too: age must not delete them.
+    # Timestamps of records may be years old: retention must not delete them.
     "log.retention.ms": "-1",
     "log.message.timestamp.before.max.ms": str(2**63 - 1),
     # Sized for a laptop: the cleaner alone would take 128 MiB.
@@ -57,7 +57,7 @@ _SETTINGS = {
     "background.threads": "2",
 }
 
-# What the log says, and what it means to the person who reads our message.
+# Texts in the broker's log, and their meaning for the user.
 _DIAGNOSES = (
     ("No space left on device", "the disk of {directory} is full: free some space"),
     ("Address already in use", "another process took its port"),
@@ -70,8 +70,8 @@ _DIAGNOSES = (
 class BrokerOptions:
     """The options of a broker.
 
-    `port` is insisted on; None takes `preferred_port` or, where that is in use, a free one. `minimum_free_bytes` is the free disk space
-    without which it does not start. `java_options` precede the class path.
+    `port` is required to be free. If it is None, the port of the last start, `preferred_port` or a random port is used.
+    The broker needs `minimum_free_bytes` of free disk space to start. `java_options` precede the class path.
     """
 
     port: int | None = None
@@ -81,7 +81,7 @@ class BrokerOptions:
 
 
 class Broker:
-    """One broker with its data in `directory`, kept across restarts. A context manager: it starts and stops."""
+    """A broker with its data in `directory`, which restarts keep. A context manager that starts and stops it."""
 
     def __init__(
         self, directory: Path, run: RunDirectory, jars: Jars, java: Java, options: BrokerOptions | None = None
@@ -97,7 +97,7 @@ class Broker:
 
     @property
     def bootstrap(self) -> str:
-        """Return its address, such as 127.0.0.1:19092; known once it is started."""
+        """Return its address, such as 127.0.0.1:19092. Call it after the start."""
         return f"{ports.HOST}:{self._claims[0].port}"
 
     def __enter__(self) -> Self:
@@ -121,7 +121,7 @@ class Broker:
             raise
 
     def launch(self) -> None:
-        """Start its process and return at once. Raises as `start` does."""
+        """Start its process and return. Raises SettingsError (port, disk), or Unavailable if its storage cannot be formatted."""
         self._require_space()
         self._claim_ports()
         configuration = self._configure()
@@ -130,9 +130,9 @@ class Broker:
         self._child = self._run.start(Command("broker", arguments))
 
     def await_ready(self) -> None:
-        """Wait until it answers a metadata request. Raises as `start` does."""
+        """Wait until it answers a metadata request. Raises Unavailable if it ends, or does not answer in time."""
         deadline = time.monotonic() + _START_DEADLINE_SECONDS
-        # The client would log every refused connection until the broker listens.
+        # Without log_level 0, the client logs each refused connection until the broker listens.
         client = AdminClient(
             {"bootstrap.servers": self.bootstrap, "log_level": 0, "reconnect.backoff.max.ms": 200}
         )
@@ -152,7 +152,7 @@ class Broker:
         raise Unavailable(f"the broker did not answer within {_START_DEADLINE_SECONDS} s\n{log}")
 
     def stop(self) -> None:
-        """Stop it in order, so that the next start needs no recovery; kill it after a deadline."""
+        """Stop it cleanly, so that the next start needs no recovery; kill it after a deadline."""
         if self._child is not None:
             self._child.stop(deadline_seconds=_STOP_DEADLINE_SECONDS)
             self._child = None
@@ -160,7 +160,7 @@ class Broker:
             claim.release()
 
     def check(self) -> None:
-        """Raise Unavailable, with the reason and the end of its log, if it has died."""
+        """Raise Unavailable, with the reason and the end of its log, if its process has ended."""
         if self._child is not None and self._child.exit_code() is not None:
             raise Unavailable(self._post_mortem(self._child))
 
@@ -197,7 +197,7 @@ class Broker:
         return path
 
     def _format(self, configuration: Path) -> str:
-        """Format the storage once; return the cluster id."""
+        """Format the storage if it is new; return the cluster id. Raises Unavailable, SettingsError."""
         properties = self._directory / "data" / "meta.properties"
         if not properties.exists():
             cluster_id = _new_cluster_id()
@@ -237,5 +237,5 @@ def _new_cluster_id() -> str:
     """Return 22 characters of URL-safe base64 over 16 bytes. Source: org.apache.kafka.common.Uuid.randomUuid."""
     while True:
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        if not cluster_id.startswith("-"):  # a command line would take it for an option
+        if not cluster_id.startswith("-"):  # an initial hyphen would make it an option on the command line
             return cluster_id

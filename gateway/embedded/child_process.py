@@ -1,7 +1,7 @@
-"""Become another program that does not outlive its parent. Run as a script: `child_process.py PARENT_PID COMMAND...`.
+"""Run another program that does not outlive its parent. Run as a script: `child_process.py PARENT_PID COMMAND...`.
 
-Linux sends SIGTERM to this process when the thread that started it ends. Elsewhere the next start of the
-embedded run ends what a killed one left behind.
+Linux sends SIGTERM to this process when the thread that started it ends. On other systems, the next start of
+the embedded run ends the processes that a killed run left.
 
 Source: prctl(2), PR_SET_PDEATHSIG: kept across execve, bound to the parent's thread.
 """
@@ -15,7 +15,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    """Bind to the parent, then become the command."""
+    """Bind this process to the parent, then replace it by the command."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != int(sys.argv[1]):

@@ -1,4 +1,4 @@
-"""Check this machine, and report what is missing and how to provide it."""
+"""Check this machine, and report problems with advice."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _DAY_MS = 24 * 60 * 60 * 1000
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at: what is there, and, when that will not do, what to do about it."""
+    """The result of one check: what was found, and the advice if it is a problem."""
 
     name: str
     found: str
@@ -39,12 +39,12 @@ class Finding:
 
     @property
     def is_ok(self) -> bool:
-        """Return whether nothing needs doing."""
+        """Return whether the check found no problem."""
         return self.advice is None
 
 
 def examine(state: Path) -> tuple[Finding, ...]:
-    """Examine this machine and the state directory `state`, which need not exist; changes nothing."""
+    """Check this machine and the state directory `state`, which need not exist. Changes nothing."""
     looks: tuple[Callable[[], Finding], ...] = (
         _tidegate,
         _python,
@@ -63,9 +63,9 @@ def examine(state: Path) -> tuple[Finding, ...]:
 
 
 def examine_topics(kafka: KafkaConnection) -> tuple[Finding, ...]:
-    """Examine the output topics of a cluster: whether each keeps records as long as a restart needs them.
+    """Check whether the output topics of a cluster keep records as long as a restart needs them.
 
-    Raises Unavailable when no broker answers. Changes nothing.
+    Raises Unavailable if no broker answers. Changes nothing.
     """
     cluster = Cluster(kafka)
     needs = {name: needed for name in cluster.names() if (needed := least_settings(name)) is not None}
@@ -109,7 +109,7 @@ def _pyspark() -> Finding:
 
 
 def _spark_home() -> Finding:
-    """Check SPARK_HOME: PySpark would start that Spark, with its own jars, instead of the one it contains."""
+    """Check SPARK_HOME: if set, PySpark starts that Spark, with its jars, instead of its own."""
     home = os.environ.get("SPARK_HOME")
     if home is None:
         return Finding("SPARK_HOME", "not set, PySpark's own Spark is used")
@@ -142,7 +142,7 @@ def _jars() -> Finding:
 
 
 def _port(name: str, port: int) -> Finding:
-    """Check a preferred port. One in use is not a problem: another is chosen."""
+    """Check a preferred port. A port in use is not a problem, because another is chosen."""
     if ports.is_free(port):
         return Finding(name, f"{port} free")
     return Finding(

@@ -1,4 +1,4 @@
-"""Run PySpark's copy of Ivy, to resolve jars without Maven and without an address in any file."""
+"""Run PySpark's copy of Ivy, to resolve jars without Maven and without URLs in the repository."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from tidegate.contracts.errors import SettingsError, Unavailable
 from tidegate.gateway.embedded.java import Java
 
 Progress = Callable[[str, int, int], None]
-"""Called with a phase ("resolve", "download", "verify"), how many jars are done, and of how many."""
+"""A function that gets a phase ("resolve", "download", "verify"), the number of jars done, and their total."""
 
 _PHASES = {"found ": "resolve", "[SUCCESSFUL ]": "download"}
-# Why a download failed, the telling words first: a module that is "not found" is usually one that was not reached.
+# Signs of failed downloads, the most specific first: a module is usually "not found" because a server was not reached.
 _REASONS = ("server access error", "no space left", "download failed", "not found")
 
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """Jars to resolve, and where to: into `target/<configuration>/`; `cache` speeds up another try."""
+    """Jars to resolve into `target/<configuration>/`. `cache` speeds up another attempt; `expected` is their number."""
 
     ivy_file: Path
     cache: Path
@@ -35,11 +35,11 @@ class Resolution:
 def resolve(resolution: Resolution, java: Java, progress: Progress) -> None:
     """Resolve every configuration of an Ivy file into its own folder.
 
-    TIDEGATE_IVY_SETTINGS names an ivysettings.xml for a mirror. Raises Unavailable, with what to try, when a
-    download fails.
+    TIDEGATE_IVY_SETTINGS names an ivysettings.xml for a mirror. Raises Unavailable, with advice, if a download fails,
+    and SettingsError if that file or PySpark is missing.
     """
     arguments = [
-        # Without Ivy's own checksums: the lock that the caller checks against is the stronger test.
+        # Without Ivy's checksums, because the caller checks SHA-256 sums of a lock.
         *(str(java.path), *_proxy_options(), "-Divy.checksums="),
         *("-cp", str(_ivy_jar()), "org.apache.ivy.Main"),
         *("-cache", str(resolution.cache), "-ivy", str(resolution.ivy_file), "-types", "jar", "bundle"),
@@ -62,7 +62,7 @@ def resolve(resolution: Resolution, java: Java, progress: Progress) -> None:
                         counts[phase] += 1
                         progress(phase, counts[phase], resolution.expected)
         except BaseException:
-            ivy.kill()  # an interrupted download must not continue by itself
+            ivy.kill()  # an interrupted download must not continue
             raise
     if ivy.returncode != 0:
         raise Unavailable(_failure(lines))
@@ -82,7 +82,7 @@ def _failure(lines: list[str]) -> str:
 
 
 def pyspark_home() -> Path:
-    """Return the folder of the installed PySpark, found without loading it."""
+    """Return the folder of the installed PySpark, without importing it. Raises SettingsError."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise SettingsError("pyspark is not installed: run make setup, or pip install tidegate")
@@ -98,7 +98,7 @@ def _ivy_jar() -> Path:
 
 
 def _proxy_options() -> list[str]:
-    """Return HTTPS_PROXY and similar variables as Java options, because Java does not read them."""
+    """Return the proxy settings as Java options, because Java does not read HTTPS_PROXY."""
     options = []
     for scheme, address in urllib.request.getproxies().items():
         proxy = urllib.parse.urlsplit(address)

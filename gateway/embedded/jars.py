@@ -1,4 +1,4 @@
-"""The jars of the embedded run: resolved once, locked by SHA-256, cached.
+"""The jars of the embedded run: resolved once, checked against SHA-256 sums, and cached.
 
 The cache has one folder for each content of `jars.lock`. A folder that exists is complete, because it is renamed
 into place after every jar in it has been checked.
@@ -31,14 +31,14 @@ S3_IVY_FILE = Path(__file__).with_name("s3.xml")
 
 @dataclass(frozen=True, slots=True)
 class Jars:
-    """Two folders of checked jars: the broker's class path, and what the job adds to Spark's own."""
+    """Two folders of jars: the broker's class path, and the jars that the job adds to those of Spark."""
 
     broker_dir: Path
     spark_dir: Path
 
 
 class JarCache:
-    """Jars of one lock file under one root.
+    """A cache of the jars of one lock file, under one root.
 
     `lock` is `{"broker/name.jar": SHA-256 in hex}`; the file has the format of `sha256sum`.
     """
@@ -53,19 +53,18 @@ class JarCache:
 
     @cached_property
     def jars(self) -> Jars:
-        """Return the folder of the jars, which need not exist yet."""
+        """Return the folders of the jars, which need not exist yet."""
         return Jars(self.folder / "broker", self.folder / "spark")
 
     def damage(self, progress: Progress | None = None) -> tuple[str, ...]:
-        """Read every cached jar; return what differs from the lock, such as "broker/x.jar: missing"."""
+        """Read every cached jar; return the differences from the lock, such as "broker/x.jar: missing"."""
         return self._differences(self.folder, progress or _silent)
 
     def ensure(self, progress: Progress | None = None) -> Jars:
-        """Return checked jars; resolve them first if they are not in the cache, or are damaged there.
+        """Return checked jars; resolve them first if they are missing or damaged in the cache.
 
-        Safe to call from several processes at once: one resolves, the others wait for it. Raises SettingsError when
-        Java is missing, the cache cannot be written or a jar is not the locked one, Unavailable when a download
-        fails.
+        Several processes may call it at once: one resolves, the others wait. Raises SettingsError if Java is missing, the
+        cache cannot be written, or a jar differs from the lock. Raises Unavailable if a download fails.
         """
         if self.damage(progress):
             try:
@@ -113,32 +112,32 @@ class JarCache:
 
 
 def default_cache(lock_file: Path = LOCK_FILE, ivy_file: Path = IVY_FILE) -> JarCache:
-    """Return the cache of a committed lock: under TIDEGATE_JARS_DIR, or in the user's cache folder."""
+    """Return the cache of a lock file: under TIDEGATE_JARS_DIR, or in the user's cache folder."""
     override = os.environ.get("TIDEGATE_JARS_DIR")
     root = Path(override) if override else platformdirs.user_cache_path("tidegate") / "jars"
     return JarCache(root, lock_file, ivy_file)
 
 
 def find_jars() -> Jars | None:
-    """Return the cached jars without checking their content; None when they are not installed. Cheap."""
+    """Return the cached jars without checking their content; None if they are not installed."""
     cache = default_cache()
     return cache.jars if cache.folder.is_dir() else None
 
 
 def ensure_jars(progress: Progress | None = None) -> Jars:
-    """Return the checked jars of the committed lock, installing them if need be: see `JarCache.ensure`."""
+    """Return the checked jars of the embedded run; install them first if necessary. Raises SettingsError, Unavailable."""
     return default_cache().ensure(progress)
 
 
 def ensure_s3_jars(progress: Progress | None = None) -> Path:
-    """Return the folder of the checked jars for tables in S3, installing them if need be: see `JarCache.ensure`."""
+    """Return the folder of the checked jars for tables in S3; install them if necessary. Raises as `ensure_jars` does."""
     cache = default_cache(S3_LOCK_FILE, S3_IVY_FILE)
     cache.ensure(progress)
     return cache.folder / "s3"
 
 
 def relock(progress: Progress | None = None, lock_file: Path = LOCK_FILE, ivy_file: Path = IVY_FILE) -> int:
-    """Resolve an Ivy file again and write its lock from what arrives; return the number of jars."""
+    """Resolve an Ivy file again, and write the lock from the downloaded jars; return their number."""
     with tempfile.TemporaryDirectory(prefix="tidegate-jars-") as scratch:
         target = Path(scratch) / "jars"
         resolve(Resolution(ivy_file, Path(scratch) / "ivy", target, 0), find_java(), progress or _silent)

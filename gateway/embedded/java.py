@@ -1,4 +1,4 @@
-"""Find the Java that runs the broker and Spark, or report what is missing."""
+"""Find the Java for the broker and Spark, or report what is missing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _KNOWN_HOMES = (
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java launcher and what it says of itself."""
+    """A Java launcher and its version."""
 
     path: Path
     version: str
@@ -40,7 +40,7 @@ class Java:
 def find_java(environment: Mapping[str, str] = os.environ) -> Java:
     """Find a supported Java: `JAVA_HOME` first, as Spark does, then `PATH`.
 
-    Raises SettingsError if there is none or it is of a version that Spark cannot use.
+    Raises SettingsError if there is none, it does not run, or Spark does not support its version.
     """
     path, origin = _locate(environment)
     java = _ask(path)
@@ -80,7 +80,7 @@ def _ask(path: Path) -> Java | None:
 
 
 def _advice() -> str:
-    """Return what to do next: a fitting Java that is there already, or how to install one."""
+    """Return advice: a supported Java that is installed already, or how to install one."""
     for pattern in _KNOWN_HOMES:
         root = Path(pattern.split("*", 1)[0]).parent
         for home in sorted(root.glob(str(Path(pattern).relative_to(root)))):

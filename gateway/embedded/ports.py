@@ -15,20 +15,20 @@ import psutil
 from tidegate.contracts.errors import SettingsError
 
 HOST = "127.0.0.1"
-"""The embedded run listens here only. A number, because `localhost` may resolve to ::1 first."""
+"""The only address of the embedded run. A number, because `localhost` may resolve to ::1 first."""
 
 GATEWAY_PORT = 8081
 BROKER_PORT = 19092
-"""The ports that are tried first."""
+"""The default ports, which are tried first."""
 
 _BELOW_EPHEMERAL = range(20_000, 32_000)
-"""Where other ports are looked for: outgoing connections take theirs from 32768 on."""
+"""The range of other ports, below those of outgoing connections (from 32768 on)."""
 
 
 def is_free(port: int) -> bool:
     """Return whether a server could listen on `port` of the loopback interface now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # As servers do: connections of a predecessor in TIME_WAIT do not count.
+        # As servers do, so that connections of an earlier server in TIME_WAIT do not count.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
@@ -38,7 +38,7 @@ def is_free(port: int) -> bool:
 
 
 class Claim:
-    """A free port that no other run takes, until it is released or this process ends.
+    """A free port that other runs do not take until it is released or this process ends.
 
     It covers the seconds between the choice of a port and the moment when a server listens on it. It only excludes
     other runs of Tidegate, because a socket that held the port would block our own server too.
@@ -54,9 +54,9 @@ class Claim:
 
 
 def claim(preferred: int | None = None, *, last: Path | None = None) -> Claim:
-    """Claim the port in the file `last`, else `preferred`, else a random one: the first that is free.
+    """Claim the first free port of: the one in the file `last`, `preferred`, random ones. Raises SettingsError.
 
-    Clients find the servers of a state folder again at the port of its last start (`keep`).
+    So a server has the port of its last start (`keep`), and clients find it again.
     """
     candidates = random.sample(_BELOW_EPHEMERAL, k=len(_BELOW_EPHEMERAL))
     first = [port for port in (_kept(last), preferred) if port is not None]
@@ -68,12 +68,12 @@ def claim(preferred: int | None = None, *, last: Path | None = None) -> Claim:
 
 
 def keep(last: Path, port: int) -> None:
-    """Keep a port in a file, for the next start."""
+    """Store a port in a file for the next start."""
     last.write_text(f"{port}\n")
 
 
 def _kept(last: Path | None) -> int | None:
-    """Return the port that a file keeps; None without a file, or if it holds no valid port of a user process."""
+    """Return the port in a file; None without a file, or if it has no port from 1024 to 65535."""
     try:
         text = "" if last is None else last.read_text().strip()
     except (OSError, UnicodeDecodeError):
@@ -86,7 +86,7 @@ def _kept(last: Path | None) -> int | None:
 
 
 def claim_exactly(port: int, *, option: str) -> Claim:
-    """Claim the port that `option` names. Raises SettingsError with the process that uses it."""
+    """Claim the port that `option` names. Raises SettingsError, which names the user of the port if known."""
     claimed = _try(port)
     if claimed is not None:
         return claimed
@@ -112,7 +112,7 @@ def _try(port: int) -> Claim | None:
 
 
 def holder(port: int) -> str | None:
-    """Return `name (pid N)` of the process that listens on `port`, None if it cannot be known."""
+    """Return `name (pid N)` of the process that listens on `port`; None if there is none or it cannot be found."""
     try:
         connections = psutil.net_connections(kind="tcp")
     except psutil.AccessDenied:

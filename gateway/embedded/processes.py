@@ -1,9 +1,9 @@
-"""Child processes that never outlive us.
+"""Child processes that do not outlive this process.
 
 Children are ended in three ways. The first is an orderly stop. On Linux, the kernel ends a child when its parent dies
-(`child_process.py`). And the run directory has a record of every child, so that the next start ends what a killed run
-left. A child is identified by a random token in its environment, which its own children inherit. So a recycled
-process id is never mistaken for ours.
+(`child_process.py`). The run directory has a record of every child, so the next start ends those that a killed run
+left. A random token in the environment identifies a child and its descendants. So a reused process id is never taken
+for a child.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from pydantic import BaseModel, ConfigDict
 _TOKEN = "TIDEGATE_PROCESS_TOKEN"  # noqa: S105 - the name of a variable; its value is an identity, no secret
 _CHILD_PROCESS = Path(__file__).with_name("child_process.py")
 
-# The kernel binds a child to the thread that started it: this one lives as long as the process.
+# The kernel binds a child to the thread that started it, so this thread must live as long as the process.
 _SPAWNER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spawner")
-# Its thread starts here. A signal that raises while `submit` starts it would leave a thread that the executor does not
-# know, and the process would wait for it at its end.
+# Start the thread now. An exception from a signal handler during a later `submit` could leave a thread unknown to the
+# executor, and the process would wait for it at exit.
 _SPAWNER.submit(os.getpid)
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A process to run: a name for people and files, its arguments, and additions to our own environment."""
+    """A process to run: a name for messages and files, its arguments, and additional environment variables."""
 
     name: str
     arguments: Sequence[str]
@@ -53,7 +53,7 @@ class _Record(BaseModel):
 
 
 class Child:
-    """A running child process. Made by `RunDirectory.start`."""
+    """A child process, created by `RunDirectory.start`."""
 
     def __init__(
         self, record: _Record, process: subprocess.Popen[bytes], record_file: Path, log: Path
@@ -66,15 +66,15 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Return its process id, which is also the id of its session."""
+        """Return its process id, which is also its session id."""
         return self._process.pid
 
     def exit_code(self) -> int | None:
-        """Return how it ended (negative: the signal), None while it runs."""
+        """Return its exit code (negative: the signal); None while it runs."""
         return self._process.poll()
 
     def stop(self, *, deadline_seconds: float) -> int:
-        """Stop the process (SIGTERM), kill it and its child processes after the deadline; return its exit code."""
+        """Stop the process (SIGTERM; SIGKILL after the deadline), then kill its descendants; return its exit code."""
         if self._process.poll() is None:
             self._process.terminate()
         try:
@@ -87,19 +87,19 @@ class Child:
         return code
 
     def tail(self, lines: int = 20) -> str:
-        """Return the last lines of its log."""
+        """Return the last lines of its log; "" without a log."""
         return tail(self.log, lines)
 
 
 class RunDirectory:
-    """The folder where the children of one state directory are recorded, and the folder of their logs."""
+    """The folder with the records of a state directory's children, and the folder of their logs."""
 
     def __init__(self, path: Path, logs: Path) -> None:
         self._path = path
         self._logs = logs
 
     def start(self, command: Command) -> Child:
-        """Start a child in its own session, its output in `<name>.log` (the previous one kept as `.1`)."""
+        """Start a child in its own session, with its output in `<name>.log`; the previous log becomes `.log.1`."""
         self._path.mkdir(parents=True, exist_ok=True)
         self._logs.mkdir(parents=True, exist_ok=True)
         log = self._logs / f"{command.name}.log"
@@ -112,7 +112,7 @@ class RunDirectory:
         try:
             process = starting.result()
         except KeyboardInterrupt:
-            # The other thread would still start it, and its process would be unknown.
+            # The other thread still starts the process, which would stay unknown.
             starting.result().kill()
             raise
         record = record.model_copy(update={"pid": process.pid, "create_time": _create_time(process.pid)})
@@ -120,7 +120,7 @@ class RunDirectory:
         return Child(record, process, record_file, log)
 
     def leftovers(self) -> tuple[str, ...]:
-        """Return `name (pid N)` for every process of an earlier run that still lives."""
+        """Return `name (pid N)` for every living process on record."""
         return tuple(
             f"{record.name} (pid {process.pid})"
             for record in self._records()
@@ -128,7 +128,7 @@ class RunDirectory:
         )
 
     def end_leftovers(self, *, grace_seconds: float = 10) -> tuple[str, ...]:
-        """Stop only the processes that an earlier run left; return the names from `leftovers`.
+        """Stop the living processes on record and delete the records; return the names from `leftovers`.
 
         Call it only while no other run uses this directory (see `StateDirectory`).
         """
@@ -177,7 +177,7 @@ def _create_time(pid: int) -> float | None:
 
 
 def _processes_of(record: _Record) -> list[psutil.Process]:
-    """Return every living process of a record: the child and its descendants, orphans included."""
+    """Return the living processes of a record: the child and its descendants, including orphans."""
     return [process for process in psutil.process_iter() if _belongs(process, record)]
 
 
@@ -187,7 +187,7 @@ def _belongs(process: psutil.Process, record: _Record) -> bool:
             return False
         return process.environ().get(_TOKEN) == record.token
     except psutil.AccessDenied:
-        # Another user's process, or one whose environment this system hides.
+        # A process of another user, or a system that hides environments.
         return process.pid == record.pid and _create_time(process.pid) == record.create_time
     except psutil.NoSuchProcess:
         return False

@@ -1,4 +1,4 @@
-"""The embedded run: broker, gateway and job as child processes of this one, around one state directory."""
+"""The embedded run: broker, gateway and job as child processes that share one state directory."""
 
 from __future__ import annotations
 
@@ -31,34 +31,34 @@ _GATEWAY_DEADLINE_SECONDS = 60
 _JOB_DEADLINE_SECONDS = 180
 _STOP_SECONDS = {"job": 60, "gateway": 10}
 _OF_OTHER_BROKERS = ("TIDEGATE_KAFKA_CONFIG", "TIDEGATE_KAFKA_SASL_USERNAME", "TIDEGATE_KAFKA_SASL_PASSWORD")
-"""Settings that a person has made for other brokers; the embedded one needs none."""
+"""Variables with settings for other brokers. They are cleared, because the embedded broker needs none."""
 _POLL_SECONDS = 0.05
 _REACH_SECONDS = 10.0
 _CLUSTERS_OWN = -1
-"""Replication as the cluster has it by default."""
+"""The value for the cluster's default replication factor."""
 
 Show = Callable[[str, str], None]
-"""Called with a label of at most ten characters ("broker") and a line about it."""
+"""A function that shows a label of at most ten characters ("broker") and a line of text."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnKafka:
-    """Brokers of the user, instead of one of ours; `config` is a file of client properties."""
+    """The user's brokers, instead of an embedded one; `config` is a file of client properties."""
 
     servers: str
     config: Path | None = None
 
     @property
     def connection(self) -> KafkaConnection:
-        """Return the connection. Raises SettingsError for properties that are wrong."""
+        """Return the connection. Raises SettingsError for invalid properties."""
         return KafkaSettings(kafka_config=self.config).connection_to(self.servers)
 
 
 @dataclass(frozen=True, slots=True)
 class RuntimeOptions:
-    """The options of an embedded run. A port of None means the usual one, or a free one if that is in use.
+    """The options of an embedded run. For a port of None, the default is used, or a free port if it is in use.
 
-    `java_options` are given to broker and job in addition to their own. Without `kafka`, a broker is started.
+    Broker and job get `java_options` in addition to their own. Without `kafka`, a broker is started.
     """
 
     state: Path = Path(".tidegate")
@@ -71,11 +71,11 @@ class RuntimeOptions:
 
 
 class Runtime:
-    """One embedded run. A context manager: leaving it stops everything that was started, in order.
+    """An embedded run. A context manager: leaving it stops job, gateway and broker, in this order.
 
-    `registry` is a client of its registry. `start_*` returns at once, so that starts overlap; `await_*` returns when
-    the part answers. If the part has died, it raises Unavailable (StreamStopped for a stream that stopped itself)
-    with the end of its log.
+    `registry` is a client of its registry. `start_*` starts a process and returns, so that starts overlap. `await_*`
+    returns when the process answers. If it has died, `await_*` raises Unavailable, or StreamStopped for a stream that
+    stopped itself, with the end of its log.
     """
 
     def __init__(self, options: RuntimeOptions, show: Show, progress: Progress | None = None) -> None:
@@ -89,7 +89,7 @@ class Runtime:
 
     @property
     def bootstrap(self) -> str:
-        """Return the broker's address; known after `start_broker`."""
+        """Return the broker's address. Call it after `start_broker`."""
         own = self._options.kafka
         return self._require_broker().bootstrap if own is None else own.servers
 
@@ -134,7 +134,7 @@ class Runtime:
             versions = f"python {platform.python_version()} ok · java {self._java.version} ok"
             self._show("setup", f"{versions} · {len(cache.lock)} jars verified")
             self.registry = stack.enter_context(RegistryClient(self.registry_url))
-            # What an interrupt caught between its start and our knowing of it, or a second Ctrl-C left.
+            # Ends children that an interrupt left unknown while they started, or that a second Ctrl-C left.
             stack.callback(self._state.run.end_leftovers, grace_seconds=0)
             stack.callback(self._stop)
             self._held = stack.pop_all()
@@ -154,7 +154,7 @@ class Runtime:
         self._broker.launch()
 
     def await_broker(self) -> None:
-        """Wait until the broker answers a metadata request. Raises Unavailable for brokers of the user that do not."""
+        """Wait until the broker answers a metadata request. Raises Unavailable if it does not."""
         if self._options.kafka is not None:
             self._topics(self._admin())
             self._show("broker", f"your own, at {self.bootstrap}")
@@ -174,7 +174,7 @@ class Runtime:
         self._start("gateway", ["serve"], environment)
 
     def await_gateway(self) -> None:
-        """Wait until the gateway and its database serve."""
+        """Wait until the gateway and its database are ready. Raises Unavailable after a deadline."""
         deadline = time.monotonic() + _GATEWAY_DEADLINE_SECONDS
         while time.monotonic() < deadline:
             self.check()
@@ -185,10 +185,10 @@ class Runtime:
         raise Unavailable(self._silent("gateway", _GATEWAY_DEADLINE_SECONDS))
 
     def create_topics(self, topics: Sequence[str], *, partitions: int = 4) -> None:
-        """Create the source topics that are not there yet. The job makes its own output topics."""
+        """Create the source topics that do not exist. The job creates its output topics. Raises Unavailable."""
         client = self._admin()
         replication = 1 if self._options.kafka is None else _CLUSTERS_OWN
-        # Who may not create topics may have topics that are there.
+        # A user without the permission to create topics can use existing ones.
         there = () if self._options.kafka is None else self._topics(client)
         missing = [NewTopic(topic, partitions, replication) for topic in topics if topic not in there]
         futures = client.create_topics(missing) if missing else {}
@@ -211,7 +211,7 @@ class Runtime:
             raise Unavailable(f"no broker answers at {self.bootstrap}: {error.args[0].str()}") from None
 
     def start_job(self, wanted: Sequence[str], options: Sequence[str] = ()) -> None:
-        """Start the streaming job for these contract ids, or with `--all` for those that the registry has or gets.
+        """Start the streaming job for these contract ids; `--all` means all contracts of the registry, also future ones.
 
         `options` are further options of `tidegate enforce`.
         """
@@ -227,20 +227,20 @@ class Runtime:
             ),
             *("--sink", self._options.sink, "--warehouse", str(self._state.warehouse)),
             *("--checkpoints", str(self._state.checkpoints), "--ready-file", str(self._state.ready_file)),
-            *("--trigger-seconds", "0.5"),  # on a terminal
+            *("--trigger-seconds", "0.5"),  # a user watches, so short intervals
             *options,
         ]
-        # Spark would look up the host's own name, which fails on many a laptop, and listen where others can reach it.
+        # Without SPARK_LOCAL_IP, Spark resolves the host name, which fails on many laptops, and listens on all networks.
         environment = {"TIDEGATE_SPARK_JARS": str(self._jars.spark_dir), "SPARK_LOCAL_IP": ports.HOST}
-        environment["TIDEGATE_WATCH_SECONDS"] = "2"  # on a terminal
-        # Another Spark of this machine has other connectors.
+        environment["TIDEGATE_WATCH_SECONDS"] = "2"  # likewise
+        # Another Spark on this machine would have other connectors.
         environment["SPARK_HOME"] = str(pyspark_home())
         if self._options.java_options:
             environment["JDK_JAVA_OPTIONS"] = " ".join(self._options.java_options)
         self._start("job", arguments, environment)
 
     def await_job(self) -> None:
-        """Wait until all queries of the job run."""
+        """Wait until all queries of the job run. Raises Unavailable after a deadline."""
         deadline = time.monotonic() + _JOB_DEADLINE_SECONDS
         while not self._state.ready_file.exists():
             self.check()
@@ -250,7 +250,7 @@ class Runtime:
         self._show("job", f"enforcing, ready in {self._elapsed('job')} · log {self._children['job'].log}")
 
     def check(self) -> None:
-        """Raise if a part has died, with the end of its log."""
+        """Raise Unavailable or StreamStopped, with the end of its log, if a child process has ended."""
         if self._broker is not None:
             self._broker.check()
         for name, child in self._children.items():
@@ -261,7 +261,7 @@ class Runtime:
 
     def _start(self, name: str, arguments: list[str], environment: dict[str, str]) -> None:
         self._started[name] = time.monotonic()
-        # -P: a folder `contracts` where the person happens to stand must not be imported.
+        # -P: do not import a folder `contracts` of the current directory.
         command = [sys.executable, "-P", "-m", "tidegate.gateway.cli.main", *arguments]
         own = self._options.kafka
         environment |= {"PYTHONUNBUFFERED": "1"}
@@ -276,7 +276,7 @@ class Runtime:
             child = self._children.pop(name, None)
             if child is not None:
                 child.stop(deadline_seconds=_STOP_SECONDS[name])
-        self._state.ready_file.unlink(missing_ok=True)  # it says that the job runs
+        self._state.ready_file.unlink(missing_ok=True)  # the file means that the job runs
         if self._broker is not None:
             self._broker.stop()
 

@@ -1,4 +1,4 @@
-"""The state directory: everything that an embedded run keeps, in one folder that is known to be its own."""
+"""The state directory: one folder, marked as Tidegate's own, with all data of an embedded run."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ class _Marker(BaseModel):
 class StateDirectory:
     """One folder with the broker's data, registry, tables, checkpoints and logs of one embedded run.
 
-    A context manager. While it is entered, no other run can use the folder. Processes that a killed predecessor left are
-    ended first (`ended` names them). With `fresh`, its content is removed first.
+    A context manager that locks the folder against other runs. On entry, it ends the processes that a killed run left
+    (`ended` names them); with `fresh`, it also removes the content. Raises SettingsError if the folder is in use or not
+    a state folder.
     """
 
     def __init__(self, path: Path, *, fresh: bool = False) -> None:
@@ -49,7 +50,7 @@ class StateDirectory:
 
     @property
     def gateway_port(self) -> Path:
-        """Return the file that keeps the port of the gateway from start to start."""
+        """Return the file with the gateway's port of the last start."""
         return self.path / _PORT
 
     @property
@@ -69,7 +70,7 @@ class StateDirectory:
 
     @property
     def database_url(self) -> str:
-        """Return the registry's database, as SQLAlchemy names it."""
+        """Return the SQLAlchemy URL of the registry's database."""
         return f"sqlite:///{self.path / 'registry.db'}"
 
     @property
@@ -95,7 +96,7 @@ class StateDirectory:
             self._lock = None
 
     def _claim(self) -> None:
-        """Mark the folder as ours, unless it holds files of others."""
+        """Create and mark the folder. Raises SettingsError if it has other files, or another format."""
         marker = self.path / _MARKER
         if self.path.exists() and not self.path.is_dir():
             raise SettingsError(f"{self.path} is a file, not a folder: choose another with --state")
@@ -136,7 +137,7 @@ class StateDirectory:
         return lock
 
     def _wipe(self) -> None:
-        """Remove what a run makes, by name, and nothing else."""
+        """Remove the files and folders of a run, by name, and nothing else."""
         for name in _OURS:
             shutil.rmtree(self.path / name, ignore_errors=True)
         for name in _OUR_FILES:
@@ -144,5 +145,5 @@ class StateDirectory:
 
 
 def _is_foreign(entry: Path) -> bool:
-    """Return whether someone else made it; the state of another run, such as the demo's, may lie in ours."""
+    """Return whether an entry is not the state folder of another run, such as the demo's."""
     return not (entry / _MARKER).exists()

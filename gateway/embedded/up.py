@@ -1,4 +1,4 @@
-"""The command `tidegate up`: start everything, say when it is ready, wait, and stop everything."""
+"""The command `tidegate up`: start all processes, follow the registry, and wait for an interrupt."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from tidegate.gateway.embedded.runtime import Runtime, Show
 
 _LOOK_SECONDS = 0.5
 _CHECKS_PER_LIST = 4
-"""Looks at the parts for each look at the registry's list of contracts."""
+"""Number of process checks for each request of the registry's contracts."""
 
 
 class Contracts:
-    """The contracts that `tidegate up` enforces: those of the registry, also those that are published later.
+    """The contracts that `tidegate up` enforces: all of the registry, also those published later.
 
-    The job follows the registry by itself. What it needs is made here: the topics, and the job when the first contract
-    is there.
+    The job follows the registry. This class creates the topics, and starts the job with the first contract.
     """
 
     def __init__(self, runtime: Runtime, show: Show) -> None:
@@ -34,9 +33,9 @@ class Contracts:
         self.has_job = False
 
     def follow(self, enforced: Sequence[Enforced]) -> None:
-        """Create the topics of new contracts, and start the job if it does not run; return when it runs.
+        """Create the topics of new contracts, and start the job with the first contract; return when it runs.
 
-        Raises Unavailable for a job that does not answer.
+        Raises Unavailable if the job does not become ready.
         """
         found = {each.contract_id: each.topic for each in enforced}
         for stream in self._topics.keys() - found.keys():
@@ -53,7 +52,7 @@ class Contracts:
         self._show_failures()
 
     def _show_send(self, streams: Mapping[str, str]) -> None:
-        """Show the command that sends records to a stream."""
+        """Show a command that sends records to a stream."""
         stream = next(iter(streams)) if len(streams) == 1 else "STREAM"
         servers, registry = self._runtime.bootstrap, self._runtime.registry_url
         config = self._runtime.kafka_config
@@ -71,7 +70,7 @@ class Contracts:
             lines.seek(self._told_bytes)
             for line in lines:
                 if not line.endswith(b"\n"):
-                    return  # the rest comes with the next look
+                    return  # an incomplete line is read the next time
                 self._told_bytes += len(line)
                 event = _event(line)
                 if event.get("event") == "stream_failed":
@@ -87,7 +86,7 @@ class Contracts:
 
 
 def _event(line: bytes) -> dict[str, object]:
-    """Return the event of a line of the job's log; an empty one for what Java says."""
+    """Return the event in a line of the job's log; empty for a line that is not JSON, such as of Java."""
     try:
         event = json.loads(line)
     except ValueError:
@@ -96,10 +95,10 @@ def _event(line: bytes) -> dict[str, object]:
 
 
 def serve_contracts(runtime: Runtime, files: Sequence[Path], show: Show) -> Contracts:
-    """Start broker, gateway and, if there is a contract, the job, in an entered `runtime`; return when all answer.
+    """Start broker, gateway and, if there is a contract, the job; return when all answer. `runtime` must be entered.
 
-    Publishes the contracts of `files`, then enforces every contract that the registry holds. Raises ContractError
-    before anything is started when a file is not a contract, ConflictError when it changes a published version.
+    Publishes the contracts of `files`, then enforces all contracts of the registry. Raises ContractError for an invalid
+    file, before anything is started, and ConflictError for a file that changes a published version.
     """
     contracts = [lint(file) for file in files]
     runtime.start_broker()
@@ -119,9 +118,9 @@ def serve_contracts(runtime: Runtime, files: Sequence[Path], show: Show) -> Cont
 
 
 def watch(runtime: Runtime, contracts: Contracts | None = None) -> None:
-    """Wait until a part dies, and raise what `Runtime.check` says of it. An interrupt ends the wait.
+    """Wait until a child process ends, and raise the error of `Runtime.check`. An interrupt ends the wait.
 
-    Meanwhile follow the registry with `contracts`.
+    With `contracts`, follow the registry meanwhile.
     """
     while True:
         for _ in range(_CHECKS_PER_LIST):
@@ -129,5 +128,5 @@ def watch(runtime: Runtime, contracts: Contracts | None = None) -> None:
             time.sleep(_LOOK_SECONDS)
         if contracts is None:
             continue
-        with suppress(Unavailable):  # a registry or a job that is slow; of a dead one `check` tells
+        with suppress(Unavailable):  # a slow registry or job; `check` reports one that has ended
             contracts.follow(runtime.registry.enforced())

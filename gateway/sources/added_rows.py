@@ -1,4 +1,4 @@
-"""The rows that a table got since a version of it: by snapshots of Iceberg, by Delta's log, or by a column of PostgreSQL."""
+"""Find the rows added to a table since a version: by Iceberg snapshots, Delta's log, or a PostgreSQL column."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ _OURS: Final = (
     "_source_offset",
     "_source_timestamp",
 )
-"""Columns that Tidegate adds to its tables: they are no part of a record."""
+"""Columns that Tidegate adds to its tables, which are not part of a record."""
 _Added = tuple[set[str] | None, str | None]
-"""Paths of data files that were added; None with the reason if all rows must be read."""
+"""Paths of added data files; None if all rows must be read, with the reason if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableVersion:
-    """A snapshot of Iceberg, a version of Delta, or the highest value of a column of PostgreSQL.
+    """A version of a table: an Iceberg snapshot, a Delta version, or the highest value of a PostgreSQL column.
 
-    `origin` is the id of the table, which a later table of the same name does not have, or the column.
+    `origin` is the id of the table, which differs for a later table of the same name; for PostgreSQL, the column.
     """
 
     name: str
@@ -54,10 +54,10 @@ class TableVersion:
 
 @dataclass(frozen=True, slots=True)
 class AddedRows:
-    """Rows of one version of a table; `version` is None for a table that has no versions.
+    """The rows of a version of a table; `version` is None for a table without versions, or without rows.
 
-    `is_whole`: all rows are there; `reason` says why, if fewer were asked for. `since` names the version whose rows are
-    left out, and `until` the one that was read; both are None for PostgreSQL, where they are values of rows.
+    `is_whole`: all rows are read; `reason` says why, if only added rows were requested. `since` names the version whose
+    rows are left out, and `until` the version that is read. Both are None for PostgreSQL, because they are row values.
     """
 
     source: TableSource
@@ -70,7 +70,7 @@ class AddedRows:
 
 @dataclass(frozen=True, slots=True)
 class PostgresqlOptions:
-    """How a table of PostgreSQL is read: the address, and a column whose values rise with each row, if there is one."""
+    """The options for PostgreSQL: the address, and a column whose values rise with each row, if any."""
 
     url: str | None = None
     column: str | None = None
@@ -79,10 +79,10 @@ class PostgresqlOptions:
 def added_rows(
     name: str, since: TableVersion | None, may_be_absent: Callable[[str], bool], options: PostgresqlOptions
 ) -> AddedRows:
-    """Return the rows of a table that were added after the version `since`; all rows if that cannot be told.
+    """Return the rows of a table that were added after the version `since`; all rows if they cannot be determined.
 
-    `name` is `iceberg:NAMESPACE.TABLE`, `postgresql:TABLE`, or the folder of a Delta or Iceberg table. `may_be_absent` tells
-    by JSON Pointer which nulls are left out of a record. Without a column, all rows of a table of PostgreSQL are read.
+    `name` is `iceberg:NAMESPACE.TABLE`, `postgresql:TABLE`, or the folder of a Delta or Iceberg table. For PostgreSQL,
+    `may_be_absent` decides by JSON Pointer which nulls are left out of a record. Without a column, all its rows are read.
 
     Raises SettingsError for a table that cannot be read, NotFoundError, Unavailable.
     """
@@ -109,7 +109,7 @@ def added_rows(
 
 
 class _FilesOfTable(TableSource):
-    """Rows of data files, one file after the other; a position is named by its file and row."""
+    """The rows of data files, one file after the other. Positions are named by file and row."""
 
     def __init__(
         self, title: str, stem: str, files: Sequence[tuple[str, Callable[[], Iterable[pa.RecordBatch]]]]
@@ -176,7 +176,7 @@ def _of_iceberg(name: str, load: Callable[[], Any], since: TableVersion | None) 
 def _unless_replaced(
     since: TableVersion | None, version: TableVersion, added_after: Callable[[int], _Added]
 ) -> _Added:
-    """Return the files that were added after a version; None if there is none, with the reason if it is of another table."""
+    """Return the files added after a version; None without `since`, or, with a reason, if the table was replaced."""
     if since is None:
         return None, None
     if since.origin != version.origin:
@@ -192,7 +192,7 @@ def _of_files(
 
 
 def _added_files(table: Any, head: Any, since: int) -> _Added:
-    """Return the data files that were appended after a snapshot; None with the reason if rows were also changed."""
+    """Return the data files appended after a snapshot; None, with the reason, if they cannot be determined."""
     new: set[int] = set()
     at = head
     while at is None or at.snapshot_id != since:
@@ -241,7 +241,7 @@ def _of_delta(path: Path, since: TableVersion | None) -> AddedRows:
 
 
 def _added_to_log(path: Path, version: int, since: int) -> _Added:
-    """Return the files that commits after a version have added; None with the reason if rows were also changed."""
+    """Return the files that commits after a version added; None, with the reason, if they cannot be determined."""
     if since > version:
         return None, f"the table is at version {version}, before the one that was audited"
     added: set[str] = set()

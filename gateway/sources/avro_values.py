@@ -1,4 +1,4 @@
-"""Values of a topic of Avro as payloads of one schema, whatever schema each was written with."""
+"""Convert the values of an Avro topic to payloads of one schema, whatever their writer schemas."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tidegate.contracts.formats.writers import WriterSchema, WriterSchemas
 from tidegate.contracts.lint.lint import lint
 
 _UNREADABLE: Final = b""
-"""No record: what has no payload, so that it counts as one that cannot be read."""
+"""An empty payload, which counts as an unreadable record."""
 _PARSED: Final = 256
 
 
 class AvroValues:
-    """Takes the frames off values. `schema` is the schema of the payloads, `framing` the framing that the values have.
+    """A converter of framed values. `schema` is the schema of the payloads, `framing` the framing of the values.
 
-    With `writers`, a value is read with the schema that it names, and written again with `schema`.
+    With `writers`, a value is decoded with the schema that it names, and encoded again with `schema`.
     """
 
     def __init__(self, schema: Any, framing: str, writers: WriterSchemas | None = None) -> None:
@@ -37,7 +37,7 @@ class AvroValues:
 
     @classmethod
     def of_registry(cls, writers: WriterSchemas) -> AvroValues | None:
-        """Return what reads the values of a subject as those of its newest version; None if it is not of Avro."""
+        """Return a converter to the subject's schema with the highest id; None if that is not an Avro schema."""
         newest = max(writers.schemas, key=lambda each: each.id, default=None)
         if newest is None or newest.type != "avro":
             return None
@@ -45,9 +45,9 @@ class AvroValues:
 
     @classmethod
     def of_file(cls, path: Path) -> AvroValues:
-        """Return what reads values of the schema in a file: of a contract, framed as it says, or an Avro schema, bare.
+        """Return a converter for the schema in a file: a contract, with its framing, or an Avro schema without frames.
 
-        Raises SettingsError for a file that has no Avro schema, ContractError for one with mistakes.
+        Raises SettingsError for a file without an Avro schema, ContractError for an invalid document.
         """
         try:
             found = read_source(str(path), path.read_bytes()).value
@@ -65,7 +65,7 @@ class AvroValues:
         return cls(found, "none")
 
     def payload(self, value: bytes, header: bytes | None) -> bytes:
-        """Return the payload of a value; an empty one if its frame names no schema, or it cannot be read with it."""
+        """Return the payload of a value; empty if its frame names no known schema, or it cannot be decoded."""
         if header is not None:
             self.framing = "confluent-header"
         prefix = PREFIX_BYTES if self.framing == "confluent-prefix" else 0

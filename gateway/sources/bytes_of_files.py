@@ -1,4 +1,4 @@
-"""Files as streams of bytes: plain or compressed, with a bound on what a compressed file may become."""
+"""Read files as streams of bytes, plain or compressed, with a limit on the expanded size."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 from tidegate.contracts.errors import SettingsError
 
 _MOST_EXPANSION: Final = 250
-"""Bytes for each compressed byte. Text that a program logs becomes 10 to 40; a file that is made to fill a disk, 1,000."""
+"""Maximum bytes per compressed byte. Logs and other text have 10 to 40; a decompression bomb has 1,000."""
 _ALWAYS_ALLOWED: Final = 64 << 20
 _BUFFER: Final = 1 << 20
 _MAGIC: Final = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
@@ -21,7 +21,7 @@ _PEEKED: Final = 4_096
 
 
 class _Counted(io.RawIOBase):
-    """A file with the number of bytes that were read of it; a pipe has no position."""
+    """A file with the number of bytes read, because a pipe has no position."""
 
     def __init__(self, file: BinaryIO) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class _Counted(io.RawIOBase):
 
 
 class Expanded(io.RawIOBase):
-    """The content of a compressed file. Raises SettingsError for one that expands beyond bounds, or is damaged."""
+    """The content of a compressed file. Reading raises SettingsError if it is damaged, or expands beyond the limit."""
 
     def __init__(self, file: BinaryIO, codec: str, name: str) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class Section(io.RawIOBase):
 
 
 def open_bytes(path: Path) -> tuple[io.BufferedReader[Any], BinaryIO]:
-    """Return the content of a file, expanded, and the file itself, by whose position progress is measured.
+    """Return the expanded content of a file, and the file itself, whose position shows the progress.
 
     `-` is standard input. Raises SettingsError for a file that cannot be read.
     """
@@ -118,16 +118,16 @@ def open_bytes(path: Path) -> tuple[io.BufferedReader[Any], BinaryIO]:
 
 
 def beginning(reader: io.BufferedReader[Any]) -> bytes:
-    """Return the first bytes of a stream without reading them."""
+    """Return the first bytes of a stream without consuming them."""
     return reader.peek(_PEEKED)[:_PEEKED]
 
 
 def skip_byte_order_mark(reader: io.BufferedReader[Any]) -> None:
-    """Read past a UTF-8 byte order mark, which belongs to the file and not to its first record."""
+    """Skip a UTF-8 byte order mark, which is not part of the first record."""
     if reader.peek(len(BOM_UTF8)).startswith(BOM_UTF8):
         reader.read(len(BOM_UTF8))
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error of a library, shortened."""
+    """Return the first line of a library's error message, at most 200 characters."""
     return (str(error).splitlines() or [type(error).__name__])[0][:200]

@@ -1,7 +1,7 @@
-"""Rows of CSV files as texts, with those that cannot be read: another number of cells than the header, text that is no UTF-8.
+"""Read rows of CSV files as texts, and report unreadable ones: a wrong number of cells, or text that is not UTF-8.
 
-Source: RFC 4180; the separator is the one of `,`, `;`, tab and `|` that the header has most of, or that a first line such as
-`sep=;` names, as Excel writes it.
+Source: RFC 4180. The separator is the most frequent of `,`, `;`, tab and `|` in the header. A first line such as
+`sep=;`, as Excel writes it, overrides this.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from tidegate.gateway.sources.source import BATCH_RECORDS, Chunk, Unreadable
 _CSV_BLOCK: Final = 8 << 20
 _LONGEST_HEADER: Final = 1 << 20
 _MOST_SKIPPED: Final = 100_000
-"""Rows with a wrong number of cells that are kept at once: of one block, as long as none of it has been returned."""
+"""Maximum rows with a wrong number of cells that are kept until Arrow returns their block."""
 _QUOTED: Final = re.compile(rb'"[^"]*"')
 _NAMED_SEPARATOR: Final = re.compile(rb'(?:\xef\xbb\xbf)?"?sep=([,;\t|])"?\r?\n')
 _END_OF_CELL: Final = re.compile(rb'(?:[^"]++|"")*+"')
 
 
 def csv_chunks(stream: BinaryIO, name: str, nulls: Sequence[str]) -> Iterator[Chunk]:
-    """Yield the rows as texts; an empty cell is null, and so is each text of `nulls`. The first row names the columns.
+    """Yield the rows as texts. Empty cells and the texts of `nulls` are null. The first row names the columns.
 
-    Row 1 is the one after the header. A row with another number of cells, or with text that is not UTF-8, is `unreadable`.
+    Row 1 follows the header. Rows with a wrong number of cells, or with text that is not UTF-8, are `unreadable`.
 
-    Raises SettingsError for what is no CSV, for a column that is named twice, for a quote that takes in lines after its cell,
-    and for rows that nearly all have a wrong number of cells.
+    Raises SettingsError for text that is not CSV, repeated column names, a quote that extends over lines beyond its
+    cell, or too many rows with a wrong number of cells.
     """
     text = _Text(stream, name)
     if not text.header:
@@ -70,7 +70,7 @@ def csv_chunks(stream: BinaryIO, name: str, nulls: Sequence[str]) -> Iterator[Ch
             if rest.unreadable:
                 yield rest
     except pa.ArrowInvalid as error:
-        text.read(1)  # at the end of the file, it finds a quote that is not closed
+        text.read(1)  # at the end of the file, this detects a quote that is not closed
         text.require_closed_quotes()
         if rows.is_hopeless:
             raise SettingsError(
@@ -83,7 +83,7 @@ def csv_chunks(stream: BinaryIO, name: str, nulls: Sequence[str]) -> Iterator[Ch
 
 
 def _why_no_header(header: bytes) -> str:
-    """Return why a header cannot be read, and what to do."""
+    """Return the reason for an unreadable header, with advice."""
     if header.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "it is UTF-16. Convert the file with iconv -f utf-16 -t utf-8"
     if b"\r" in header.rstrip(b"\r\n"):
@@ -92,7 +92,7 @@ def _why_no_header(header: bytes) -> str:
 
 
 def _require_different(names: Sequence[str], file: str) -> None:
-    """Raise SettingsError for a name of two columns: a record cannot hold both."""
+    """Raise SettingsError if two columns have the same name, because a record cannot have both."""
     for index, name in enumerate(names):
         if name in names[:index]:
             first = names.index(name) + 1
@@ -103,9 +103,9 @@ def _require_different(names: Sequence[str], file: str) -> None:
 
 
 class _Text(io.RawIOBase):
-    """The bytes of a file, with its header, and the first quote that takes in more than its cell.
+    """The bytes of a file, with its header, and the first quote that extends beyond its cell.
 
-    A cell is quoted if it begins with a quote. After the one that ends it, a separator or a line end must follow.
+    A cell is quoted if it begins with a quote. A separator or a line end must follow its closing quote.
     """
 
     def __init__(self, stream: BinaryIO, name: str) -> None:
@@ -124,12 +124,12 @@ class _Text(io.RawIOBase):
             rb'(?:[^"]++|(?<=[%s])"(?:[^"]++|"")*+"(?=[%s])|(?<![%s])")*+' % (ends, ends, ends)
         )
         self._waiting = self.header
-        """What has been read of the file, and is not yet returned."""
+        """Bytes that are read from the file, and not yet returned."""
         self._line = 2 if named else 1
         self._quote: int | None = None
-        """The line of the quote that the text is in."""
+        """The line of the open quote; None outside of quotes."""
         self._rest = b"\n"
-        """The end of what has been scanned: a character, and quotes whose meaning depends on what follows."""
+        """The end of the scanned text: one character, and quotes whose meaning depends on the next bytes."""
         self._flaw: str | None = None
 
     def readable(self) -> bool:
@@ -150,7 +150,7 @@ class _Text(io.RawIOBase):
         return data
 
     def require_closed_quotes(self) -> None:
-        """Raise SettingsError for the first quote that takes in more than its cell."""
+        """Raise SettingsError if a quote extends beyond its cell."""
         if self._flaw is not None:
             raise SettingsError(
                 f"{self._name} line {self._quote:,}: a quote at the beginning of a cell {self._flaw}; close it, or double "
@@ -158,7 +158,7 @@ class _Text(io.RawIOBase):
             )
 
     def _read_header(self) -> bytes:
-        """Return the first row with text, whose quoted cells may hold line ends."""
+        """Return the first row that is not blank; its quoted cells may contain line ends."""
         header = b""
         while len(header) < _LONGEST_HEADER and (line := self._stream.readline(_LONGEST_HEADER)):
             header += line
@@ -167,11 +167,11 @@ class _Text(io.RawIOBase):
         return header if header.strip() else b""
 
     def _scan(self, data: bytes) -> None:
-        """Follow the quotes in the next bytes."""
+        """Track the quotes in the next bytes, and record the first flaw."""
         data = self._rest + data
         end = len(data.rstrip(b'"'))
         data, self._rest = data[:end], data[max(end - 1, 0) :]
-        at = 1  # the first byte was scanned before
+        at = 1  # the first byte was scanned already
         while at < end:
             if self._quote is None:
                 found = self._well_formed.match(data, at)
@@ -194,7 +194,7 @@ class _Text(io.RawIOBase):
 
 
 class _Rows:
-    """Numbers the rows: those that Arrow returns, and those that it skips."""
+    """The numbering of rows: those that Arrow returns, and those that it skips."""
 
     def __init__(self) -> None:
         self.is_hopeless = False
@@ -202,17 +202,17 @@ class _Rows:
         self._skipped: deque[Unreadable] = deque()
 
     def skip(self, row: Any) -> str:
-        """Keep the place of a row. Arrow calls it for the rows of a block before it returns the block."""
+        """Record a row with a wrong number of cells. Arrow calls this for the rows of a block before it returns the block."""
         if len(self._skipped) >= _MOST_SKIPPED:
             self.is_hopeless = True
             return "error"
         reason = f"has {row.actual_columns:,} cells, and the header has {row.expected_columns:,}"
-        # Arrow counts the header.
+        # Arrow counts the header as a row.
         self._skipped.append(Unreadable(row.number - 1, reason))
         return "skip"
 
     def chunk(self, batch: pa.RecordBatch) -> Chunk:
-        """Return the next rows with their numbers, and the rows that were skipped between and behind them."""
+        """Return the next rows with their numbers, and the skipped rows between and after them."""
         positions = [np.empty(0, np.int64)]
         unreadable = []
         rest = batch.num_rows
@@ -231,7 +231,7 @@ class _Rows:
 
 
 def _without_other_encodings(chunk: Chunk) -> Chunk:
-    """Return a chunk whose rows with text that is not UTF-8 are unreadable."""
+    """Return the chunk with rows that are not UTF-8 moved to `unreadable`."""
     broken = {
         index: Unreadable(int(chunk.positions[index]), "is not UTF-8", f"/{escape(name)}")
         for name, array in zip(chunk.batch.schema.names, chunk.batch.columns, strict=True)

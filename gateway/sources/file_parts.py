@@ -1,7 +1,7 @@
-"""Files of records in parts that are read at the same time, each by the reader that reads a whole file.
+"""Split files of records into parts that are read in parallel, each with the reader for whole files.
 
-Lines of a file without compression, and row groups of Parquet, are read from the middle of a file. All other files are one
-part: a quoted cell of CSV may hold a line end, and what is compressed can only be read from its beginning.
+Uncompressed files of lines, and Parquet files, can have several parts. All other files are one part: a quoted cell of
+CSV may contain a line end, and compressed data can only be read from its beginning.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tidegate.gateway.sources.many_files import files_of, is_pattern, place_in, 
 from tidegate.gateway.sources.source import Chunk, named
 
 _PART_BYTES: Final = 64 << 20
-"""About so much is read at once: a few seconds of judging."""
+"""Approximate size of a part: a few seconds of judging."""
 _VALUE_BYTES: Final = 8
 _BLOCK: Final = 1 << 20
 Item = TypeVar("Item")
@@ -32,17 +32,17 @@ Result = TypeVar("Result")
 
 
 class MapInWorkers(Protocol):
-    """Calls a function for each item in other processes, maybe of other machines; yields the results in their order."""
+    """A function that runs `work` for each item in other processes, possibly on other machines."""
 
     def __call__(self, work: Callable[[Item], Result], items: Sequence[Item], /) -> Iterator[Result]:
-        """Yield the results. Raises the TidegateError of an item, and Unavailable."""
+        """Yield the results in the order of the items. Raises the TidegateError of an item, and Unavailable."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """A file, or the part of one that `span` of `FileSource` names; `size` is in bytes, about.
+    """A file, or the part given by `span` (see `FileSource`); `size` is the approximate number of bytes.
 
-    `before` is the number of records before it in its file. `file_size` shows a reader elsewhere that it has the same file.
+    `before` is the number of records before it in its file. With `file_size`, a worker checks that it has the same file.
     """
 
     path: Path
@@ -54,9 +54,9 @@ class FilePart:
 
 @dataclass(frozen=True, slots=True)
 class FileParts:
-    """Files of one format, in the order of their names, and how their parts are read.
+    """The common properties of files of one format, for reading their parts.
 
-    `root` is the folder that the files are in, None for a pattern and for one file; `avro_schema` is that of the first.
+    `root` is the folder of the files; None for a pattern or a single file. `avro_schema` is that of the first file.
     """
 
     title: str
@@ -71,11 +71,11 @@ class FileParts:
     default: FileFormat | None
 
     def open(self, part: FilePart) -> PartSource:
-        """Open a part. Raises SettingsError if this machine has not the same file under its path."""
+        """Open a part. Raises SettingsError if this machine does not have the same file under its path."""
         return PartSource(self, part)
 
     def places(self, records: Sequence[tuple[FilePart, int]]) -> str:
-        """Name records by their parts and their numbers in their files."""
+        """Name records, given by their parts and their numbers in the files."""
         if self.is_one_file:
             return named(self.format.noun, [number for _, number in records])
         found = (place_in(part.path, self.root, self.format, number) for part, number in records)
@@ -83,7 +83,7 @@ class FileParts:
 
 
 class PartSource(FileSource):
-    """A part of a file; its positions are those of the whole file."""
+    """A part of a file, with the positions of the whole file."""
 
     def __init__(self, files: FileParts, part: FilePart) -> None:
         _require_same_file(part)
@@ -100,7 +100,7 @@ class PartSource(FileSource):
         return (chunk.moved(self._part.before) for chunk in super().chunks())
 
     def places(self, positions: Sequence[int]) -> str:
-        """Name positions."""
+        """Name positions of the whole file."""
         return self._files.places([(self._part, number) for number in positions])
 
 
@@ -110,10 +110,10 @@ def file_parts(
     nulls: tuple[str, ...],
     default: FileFormat | None,
 ) -> tuple[FileParts, list[FilePart]]:
-    """Return the parts of a file, folder or pattern of files, in their order, and how they are read.
+    """Return the common properties and the parts, in order, of a file, or a folder or pattern of files.
 
-    Those of lines are not `numbered` yet, which reads the files.
-    `kind`, `nulls` and `default` are those of `FileSource`. Raises SettingsError for what cannot be read so.
+    For files of lines, `before` of each part needs `numbered`, which reads the files. `kind`, `nulls` and `default` are
+    those of `FileSource`. Raises SettingsError for a source that cannot be read in parts.
     """
     paths = _paths(name)
     path = Path(name)
@@ -129,7 +129,7 @@ def file_parts(
 
 
 def numbered(files: FileParts, parts: list[FilePart], in_workers: MapInWorkers) -> list[FilePart]:
-    """Return the parts with the number of records before each in its file, which is known for all but lines."""
+    """Return the parts with `before` set. Only files of lines are read for this; other formats have it already."""
     if files.format is not FileFormat.LINES:
         return parts
     is_followed = [part.path == after.path for part, after in pairwise(parts)] + [False]
@@ -142,9 +142,9 @@ def numbered(files: FileParts, parts: list[FilePart], in_workers: MapInWorkers) 
 
 
 def in_tasks(parts: Sequence[FilePart], size: int | None = None) -> list[tuple[FilePart, ...]]:
-    """Return the parts in their order, small ones together up to `size`, by default that of a part.
+    """Group consecutive parts into tasks of up to `size` bytes, by default _PART_BYTES; a larger part is one task.
 
-    A task for each of many small files would take longer.
+    One task for each of many small files would be slower.
     """
     most = size or _PART_BYTES
     tasks: list[list[FilePart]] = []
@@ -159,7 +159,7 @@ def in_tasks(parts: Sequence[FilePart], size: int | None = None) -> list[tuple[F
 
 
 def is_files(name: str) -> bool:
-    """Return whether a source is a file, or a folder or a pattern of files."""
+    """Return whether a source is a file, or a folder or pattern of files, but no table."""
     path = Path(name)
     if path.is_dir():
         return not tables.is_delta(path) and not tables.is_iceberg(path)
@@ -210,7 +210,7 @@ def _parts(files: FileParts, path: Path) -> Iterator[FilePart]:
 
 
 def _line_spans(path: Path, size: int) -> Iterator[range]:
-    """Yield parts of about _PART_BYTES that end at line ends."""
+    """Yield byte ranges of about _PART_BYTES that end at line ends."""
     start = 0
     with path.open("rb") as file:
         while start + _PART_BYTES < size:
@@ -224,7 +224,7 @@ def _line_spans(path: Path, size: int) -> Iterator[range]:
 
 
 def _row_groups(whole: FilePart) -> Iterator[FilePart]:
-    """Yield runs of row groups of about _PART_BYTES; a file has the sizes of its row groups at its end."""
+    """Yield parts of consecutive row groups, of about _PART_BYTES, by the metadata of the file. Raises SettingsError."""
     try:
         metadata = pq.read_metadata(whole.path)
     except (pa.ArrowInvalid, OSError) as error:
@@ -232,7 +232,7 @@ def _row_groups(whole: FilePart) -> Iterator[FilePart]:
     first, size, before, rows = 0, 0, 0, 0
     for index in range(metadata.num_row_groups):
         group = metadata.row_group(index)
-        # Encoded values may take a bit each; reading them takes as long as if they took their width.
+        # Encoded values may take one bit each, but reading them takes as long as at their full width.
         size += max(group.total_byte_size, group.num_rows * group.num_columns * _VALUE_BYTES)
         rows += group.num_rows
         if size >= _PART_BYTES or index == metadata.num_row_groups - 1:

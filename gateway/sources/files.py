@@ -1,4 +1,4 @@
-"""Files of records: JSON Lines, JSON arrays, CSV, Parquet and Avro containers, also compressed with gzip or zstd."""
+"""Read files of records: JSON Lines, JSON arrays, CSV, Parquet and Avro containers, also with gzip or zstd."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _MOST_AVRO_BLOCK: Final = 1 << 28
 
 
 class FileFormat(StrEnum):
-    """Formats of files of records."""
+    """The formats of files of records."""
 
     LINES = "jsonl"
     ARRAY = "json"
@@ -56,10 +56,10 @@ class FileFormat(StrEnum):
 class FileSource:
     """One file of records.
 
-    `nulls` are the texts that mean null in CSV, in addition to an empty cell. `default` is the format of a text that is
-    not recognised. With `at_once`, lines are returned as they arrive instead of in large chunks. `span` is the part to
-    read of a file that is not compressed: the bytes of whole lines, or the numbers of row groups of Parquet. Positions count
-    from there.
+    `nulls` are the texts that mean null in CSV, in addition to an empty cell. `default` is the format of text that is
+    not recognised. With `at_once`, lines are returned as they arrive instead of in large chunks. `span` limits reading to
+    a part of an uncompressed file: a byte range of whole lines, or a range of Parquet row groups. Positions count from
+    its start.
     """
 
     def __init__(
@@ -121,14 +121,14 @@ class FileSource:
 
     @property
     def is_seekable(self) -> bool:
-        """Whether it can be read from any place: it is neither compressed nor a pipe."""
+        """Whether it can be read from any offset: it is neither compressed nor a pipe."""
         return self._reader.seekable()
 
     def progress(self) -> int:
-        """Return how many bytes of the file have been read."""
+        """Return the number of bytes of the file that have been read."""
         try:
             return self._file.tell()
-        except (OSError, ValueError):  # a pipe, or closed
+        except (OSError, ValueError):  # a pipe or a closed file
             return 0
 
     def places(self, positions: Sequence[int]) -> str:
@@ -147,7 +147,7 @@ class FileSource:
                 f"{self.title} is Parquet, which is read from a file: it cannot be piped or compressed again"
             )
         try:
-            # With a buffer, a row group is not read into memory as a whole.
+            # With a buffer, a row group is not read into memory at once.
             file = pq.ParquetFile(self._reader, pre_buffer=False, buffer_size=1 << 20)
             yield from file.iter_batches(batch_size=BATCH_RECORDS, row_groups=self._span)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
@@ -155,7 +155,7 @@ class FileSource:
 
 
 def _format_of(path: Path, start: bytes, default: FileFormat | None) -> FileFormat:
-    """Return the format of a file by its first bytes, or by its name; `default` for a text without either."""
+    """Return the format by the first bytes or the name; `default` for other text. Raises SettingsError."""
     if start.startswith(b"PAR1"):
         return FileFormat.PARQUET
     if start.startswith(b"Obj\x01"):
@@ -187,7 +187,7 @@ def _opened_container(stream: BinaryIO, name: str) -> Any:
 
 
 def _container_records(container: Any, name: str) -> Iterator[list[bytes]]:
-    """Yield the records of an Avro container, each in the binary encoding that it would have in a topic."""
+    """Yield the records of an Avro container by block, each in Avro's binary encoding without a frame."""
     schema = container.writer_schema
     try:
         for block in container:

@@ -1,4 +1,4 @@
-"""Elements of one JSON array, such as a file of records in brackets: streamed, so that its size does not matter."""
+"""Stream the elements of one JSON array, such as a file of records in brackets, in bounded memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from tidegate.gateway.sources.source import LONGEST_RECORD
 
 _BLOCK: Final = 1 << 20
 _TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"|["{}\[\],]', re.DOTALL)
-"""A whole string, whose brackets do not count; a quote that begins a string without an end; a character of structure."""
+"""Matches a whole string, a quote that begins an incomplete string, or a structural character. So brackets in
+strings do not count."""
 _QUOTE: Final = ord('"')
 _COMMA: Final = ord(",")
 _OPEN: Final = ord("[")
@@ -19,16 +20,16 @@ _WHITE: Final = b" \t\r\n"
 
 
 def array_elements(stream: BinaryIO, name: str) -> Iterator[list[bytes]]:
-    """Yield the elements of a JSON array as bytes, some at a time. They may be invalid JSON themselves.
+    """Yield lists of array elements as bytes. The elements are not validated as JSON.
 
-    Raises SettingsError if the text ends within the array or goes on after it, or an element is longer than
+    Raises SettingsError if the text ends within the array or continues after it, or an element is longer than
     LONGEST_RECORD.
     """
     splitter = _Splitter()
     while not splitter.is_over:
         if len(splitter.buffer) > LONGEST_RECORD:
             raise SettingsError(f"{name} has an element of more than {LONGEST_RECORD:,} bytes")
-        # An incomplete string is read again, so at least as many bytes are added as there are.
+        # An incomplete string is scanned again, so the buffer at least doubles to keep the total cost linear.
         block = stream.read(max(_BLOCK, len(splitter.buffer)))
         if not block:
             raise SettingsError(f"{name} ends within its JSON array")
@@ -40,24 +41,24 @@ def array_elements(stream: BinaryIO, name: str) -> Iterator[list[bytes]]:
 
 
 class _Splitter:
-    """Splits an array into elements. `buffer` has what has been read and is not yet split."""
+    """A splitter of an array into elements. `buffer` has the bytes that are read and not yet split."""
 
     def __init__(self) -> None:
         self.buffer = bytearray()
         self.is_over = False
         self._at = 0
         self._depth = -1
-        """Number of open brackets within the array; -1 before it."""
+        """The number of open brackets within the array; -1 before the array."""
 
     def elements(self) -> list[bytes]:
-        """Return the elements that are complete, and remove them from the buffer."""
+        """Return the complete elements, and remove them from the buffer."""
         found: list[bytes] = []
         start = 0
         for token in _TOKEN.finditer(self.buffer, self._at):
             byte = self.buffer[token.start()]
             if byte == _QUOTE:
                 if token.end() - token.start() == 1:
-                    break  # the rest of the string comes with the next block
+                    break  # the next block has the rest of the string
             elif self._is_end(byte):
                 element = bytes(self.buffer[start : token.start()]).strip(_WHITE)
                 if element or byte == _COMMA:
@@ -73,7 +74,7 @@ class _Splitter:
         return found
 
     def _is_end(self, byte: int) -> bool:
-        """Follow a bracket or comma; return whether an element ends before it."""
+        """Update the depth for a bracket or comma; return whether an element ends before it."""
         if byte in b"{[":
             self._depth += 1
             return False

@@ -1,4 +1,4 @@
-"""The records of a Kafka topic, from its beginning to its end at the time of asking."""
+"""Read the records of a Kafka topic, from its beginning to its end at the start of reading."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ _MOST_RECORDS: Final = 1_000_000
 _OFFSET_BITS: Final = 40
 _FRAME_BYTES: Final = 5
 _RUNS: Final = 20
-"""Runs of offsets that a sample of each partition consists of."""
+"""Number of runs of offsets in the sample of each partition."""
 Window = dict[int, tuple[int, int]]
-"""For each partition its first offset, and the one after its last."""
+"""By partition, the first offset and the one after the last."""
 _FETCH: Final = {
-    # A consumer that reads ahead would keep 64 MiB of each partition.
+    # By default, a consumer prefetches up to 64 MiB.
     "queued.max.messages.kbytes": 16_384,
     "fetch.message.max.bytes": 1_048_576,
 }
 
 
 class TopicSource:
-    """A topic that is read without a consumer group, for at most `most_seconds`. Tombstones are left out.
+    """A topic that is read without a consumer group, for at most `most_seconds`. Tombstones are skipped.
 
-    A Confluent frame is removed from JSON; `framing` is then `auto`. Values of Avro are read by `avro`. A position is a
-    partition and an offset in it.
-    With a `part`, its records are read as they are, RAW_RECORDS with tombstones, and without another limit of number.
+    The Confluent frame of JSON values is removed; `framing` is then `auto`. `avro` reads Avro values. A position holds
+    the partition and the offset. Without `most_records`, about _MOST_RECORDS are read at most.
+    With a `part`, its records are read as RAW_RECORDS, with frames and tombstones, and without that default limit.
     """
 
     def __init__(
@@ -94,12 +94,12 @@ class TopicSource:
         self._consumer.close()
 
     def chunks(self) -> Iterator[Chunk]:
-        """Yield the records."""
+        """Yield the records. Raises Unavailable."""
         for window in self._windows():
             yield from self._window(window)
 
     def _windows(self) -> Iterator[Window]:
-        """Yield the parts of the partitions to read, one after the other."""
+        """Yield the ranges of offsets to read, one after the other."""
         sample = None if self._part is None else self._part.sample
         total = sum(end - start for start, end in self._ends.values())
         if sample is None or total <= sample:
@@ -110,7 +110,7 @@ class TopicSource:
             for partition, (start, end) in self._ends.items():
                 length = end - start
                 first, following = start + run * length // _RUNS, start + (run + 1) * length // _RUNS
-                # The share of a run, where rounding down is made up for by the next run.
+                # The run's share; the next run makes up for rounding down.
                 count = (run + 1) * length * sample // (total * _RUNS) - run * length * sample // (
                     total * _RUNS
                 )
@@ -168,7 +168,7 @@ class TopicSource:
         return Chunk(pa.record_batch(columns, RAW_RECORDS), positions)
 
     def progress(self) -> int:
-        """Return how many records have been read."""
+        """Return the number of records read."""
         return self._read
 
     def places(self, positions: Sequence[int]) -> str:
@@ -179,10 +179,10 @@ class TopicSource:
         return "offsets " + ", ".join(f"{each >> _OFFSET_BITS}/{each & mask}" for each in positions)
 
     def _partitions(self) -> Window:
-        """Return for each partition its first offset, and the one after its last."""
+        """Return the range of offsets of each partition. Raises Unavailable, and NotFoundError without such a topic."""
         try:
             found = self._consumer.list_topics(self._topic, timeout=_REACH_SECONDS).topics[self._topic]
-            # A topic that does not exist has no partitions, and an error.
+            # A missing topic has no partitions, but an error.
             ends = {
                 each: self._consumer.get_watermark_offsets(
                     TopicPartition(self._topic, each), timeout=_REACH_SECONDS
@@ -201,18 +201,18 @@ class TopicSource:
         return ends
 
     def _from_start(self, ends: Window) -> Window:
-        """Return the parts of the partitions from the start that was asked for."""
+        """Return the ranges of offsets from the start of `part` on."""
         part = self._part or TopicPart()
         starts = dict.fromkeys(ends, part.start)
         if part.is_time:
             asked = [TopicPartition(self._topic, each, part.start) for each in ends]
             found = self._consumer.offsets_for_times(asked, timeout=_REACH_SECONDS)
-            # A negative offset: no record is that late.
+            # A negative offset means that all records are earlier.
             starts = {each.partition: each.offset if each.offset >= 0 else sys.maxsize for each in found}
         return {each: (min(max(low, starts[each]), high), high) for each, (low, high) in ends.items()}
 
     def _finished(self, message: Message, window: Window) -> int | None:
-        """Return the partition whose part ends with a message. Raises Unavailable for an error."""
+        """Return the partition whose range ends with this message; None if none does. Raises Unavailable for an error."""
         error = message.error()
         partition = _known(message.partition())
         if error is None:
@@ -247,6 +247,6 @@ def _position(message: Message) -> int:
 
 
 def _known(number: int | None) -> int:
-    """Return a number that every consumed message has."""
+    """Return a number that is never None in a consumed message."""
     assert number is not None  # noqa: S101 - only messages to be sent have none
     return number

@@ -1,4 +1,4 @@
-"""A folder or a pattern of files of records, read one after the other as one source."""
+"""Read the files of a folder or pattern, one after the other, as one source."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _PATTERN = frozenset("*?[")
 
 
 def is_pattern(name: str) -> bool:
-    """Return whether a name has wildcards of a shell: `*`, `?` or `[...]`; `**` is any number of folders."""
+    """Return whether a name has shell wildcards: `*`, `?` or `[...]`; `**` means any number of folders."""
     return not _PATTERN.isdisjoint(name)
 
 
 def files_of(name: str) -> list[Path]:
-    """Return the files that a pattern names, or of a folder and those below it, in the order of their names.
+    """Return the files that match a pattern, or the files in and below a folder, sorted by path.
 
-    What begins with `.` or `_` in a folder is left out, as Spark does: marks of jobs, and what is still written.
+    In a folder, names with an initial `.` or `_` are skipped, as in Spark: they are markers or unfinished files.
 
     Raises SettingsError if there is none.
     """
@@ -44,7 +44,7 @@ def _is_hidden(path: Path) -> bool:
 
 
 def require_format(path: Path, kind: FileFormat, first: Path, expected: FileFormat) -> None:
-    """Raise SettingsError for a file that has another format than the first one."""
+    """Raise SettingsError if the format of a file is not that of the first file."""
     if kind is not expected:
         raise SettingsError(
             f"{path} is {kind}, and {first} is {expected}: read files of one format at a time"
@@ -52,14 +52,14 @@ def require_format(path: Path, kind: FileFormat, first: Path, expected: FileForm
 
 
 def place_in(path: Path, root: Path | None, kind: FileFormat, number: int) -> str:
-    """Name a record by its number in one of several files, such as `may.jsonl line 12`; `root` is their folder, if they have one."""
+    """Name a record by file and number, such as `may.jsonl line 12`. The path is relative to `root`, if given."""
     return f"{path.relative_to(root) if root else path} {kind.noun} {number:,}"
 
 
 class FilesSource:
-    """Several files as one source; their records are numbered on, and `places` names files. One file is open at a time.
+    """Several files as one source, with records numbered across files. One file is open at a time.
 
-    `avro_schema` is that of the file which is being read. Raises SettingsError for files of two formats.
+    `avro_schema` is that of the current file. Reading raises SettingsError for files of different formats.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class FilesSource:
         self.avro_schema: Any = self._current.avro_schema
         self.is_untyped = self._current.is_untyped
         self._ends: list[int] = []
-        """Number of records in the files that have been read, up to the end of each."""
+        """The number of records up to the end of each file that has been read."""
         self._records = 0
         self._bytes = 0
 
@@ -109,7 +109,7 @@ class FilesSource:
             self._bytes += path.stat().st_size
 
     def progress(self) -> int:
-        """Return how many bytes of the files have been read."""
+        """Return the number of bytes of the files that have been read."""
         return self._bytes + self._current.progress()
 
     def places(self, positions: Sequence[int]) -> str:

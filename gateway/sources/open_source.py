@@ -1,4 +1,4 @@
-"""Open a source of records by the name that a person gives it."""
+"""Open a source of records by its name."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _EXTRAS = {
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """Options of a source; those that do not concern it are ignored. Only a topic has those from `most_records` to `schema`.
+    """The options of a source. Only topics use those from `most_records` to `schema`; others ignore them.
 
-    `default` and `at_once` are those of `FileSource`; the latter concerns standard input only.
+    `default` and `at_once` are those of `FileSource`; `at_once` applies to standard input only.
     """
 
     format: FileFormat | None = None
@@ -41,11 +41,11 @@ class SourceOptions:
     bootstrap_servers: str | None = None
     kafka_config: Path | None = None
     topic_part: TopicPart | None = None
-    """Which records to read, as they are; None for all of them, without frames and tombstones."""
+    """The part to read as unchanged records; None: the whole topic, without frames and tombstones."""
     registry: str | None = None
-    """Address of the registry that has the schemas of framed Avro."""
+    """Address of the registry with the schemas of framed Avro records."""
     schema: Path | None = None
-    """Contract or Avro schema of the records of a topic, without a registry."""
+    """File with the contract or Avro schema of a topic's records, instead of a registry."""
     default: FileFormat | None = None
     at_once: bool = False
 
@@ -53,7 +53,7 @@ class SourceOptions:
 def open_source(name: str, options: SourceOptions) -> Source:
     """Open a file, folder or pattern of files, topic or table.
 
-    Raises SettingsError for one that cannot be read, NotFoundError for one that does not exist, Unavailable without an answer.
+    Raises SettingsError for a missing file or an unreadable source, NotFoundError for a missing topic, and Unavailable.
     """
     with naming_extras(name):
         return _opened(name, options)
@@ -61,7 +61,7 @@ def open_source(name: str, options: SourceOptions) -> Source:
 
 @contextmanager
 def naming_extras(name: str) -> Iterator[None]:
-    """Raise SettingsError with the extra to install where the source or option `name` needs a library that is missing."""
+    """Raise SettingsError, naming the extra to install, if the source or option `name` needs a missing library."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""The records of a source as records to be sent to the topic of a contract: framed, and with their keys."""
+"""Read the records of a source for sending to a contract's topic, with frames and keys."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from tidegate.gateway.topics.sender import Outgoing
 
 
 class OutgoingRecords:
-    """Reads a source as records of a contract's topic.
+    """A reader of a source as records of a contract's topic.
 
-    `schemas` are those of the topic's subject, for a contract whose framing names them; None without a registry. A record
-    is framed with the schema that it is written with: of an Avro container its own, otherwise the contract's. Its key
-    holds the contract's `primary_key`; it has none if it lacks a column of it, or the contract has no primary key.
+    `schemas` are those of the topic's subject, if the framing refers to schema ids; None without a registry. The frame of
+    a record names its writer schema: that of its Avro container, otherwise the contract's. Its key holds the contract's
+    `primary_key`. The key is None if the record lacks a column of it, or the contract has no primary key.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class OutgoingRecords:
         *,
         is_avro_json: bool = False,
     ) -> None:
-        """Prepare to read. Raises SettingsError if the records have no encoding in the topic."""
+        """Prepare to read. Raises SettingsError if the records cannot be encoded or framed for the topic."""
         self._contract = contract
         self._reader = RecordReader(source, contract, is_avro_json=is_avro_json)
         self._schemas = schemas
@@ -48,9 +48,9 @@ class OutgoingRecords:
             self._frames[b""] = self._frame(contract.schema_.definition)
 
     def blocks(self, most: int | None = None) -> Iterator[tuple[list[Outgoing], tuple[Unreadable, ...]]]:
-        """Yield some records, and those between them that cannot be sent; at most `most` records.
+        """Yield blocks of records, and the records between them that cannot be sent; at most `most` records in total.
 
-        Raises what the source raises.
+        Raises the errors of the source, and SettingsError for a schema that the framing cannot name.
         """
         left = most
         for block in self._reader.blocks():
@@ -78,7 +78,7 @@ class OutgoingRecords:
         return None if isinstance(record, Violation) else write_key(record, self._key)
 
     def _frame(self, schema: Any) -> Callable[[bytes, bytes | None], Outgoing]:
-        """Return what frames a payload that is written with a schema."""
+        """Return a function that frames a payload of this schema. Raises SettingsError if the framing cannot name it."""
         contract = self._contract
         if contract.framing in ("none", "auto"):
             if _normal(schema, contract) != _normal(contract.schema_.definition, contract):
@@ -108,7 +108,7 @@ class OutgoingRecords:
 
 
 def _normal(schema: Any, contract: DataContract) -> Any:
-    """Return a schema in a form in which equal ones are the same: of Avro with full names, and without documentation."""
+    """Return a form of a schema that is equal for equal schemas: for Avro, with full names and without documentation."""
     if not isinstance(contract.schema_, AvroSchema):
         return schema
     return _without_notes(fastavro.parse_schema(schema))

@@ -1,4 +1,4 @@
-"""Records as files and pipes hold them: lines of text, or what a topic held byte for byte."""
+"""Read records from files and pipes: lines of text, or unchanged records of a topic."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from tidegate.gateway.sources.source import Unreadable
 _BLOCK_BYTES: Final = 256 * 1024
 _SIZE: Final = struct.Struct(">i")
 _MOST_BYTES: Final = 1 << 30
-"""Longest record that is read; a broker takes none of that size."""
+"""Maximum size of a record; brokers do not accept records of this size."""
 _NULL: Final = b"-"
 
 
 class RecordForm(StrEnum):
-    """How records of a topic lie in a file, with their frames, one after the other."""
+    """The encoding of unchanged topic records in a file."""
 
     SIZED = "sized"
     BASE64 = "base64"
 
     @property
     def noun(self) -> str:
-        """The noun for one of them."""
+        """The noun for one record, in messages."""
         return "record" if self is RecordForm.SIZED else "line"
 
 
 @dataclass(frozen=True, slots=True)
 class RecordBlock:
-    """Some records of a file, in their order: their values, None for a tombstone, their schema headers, their positions.
+    """Consecutive records: their values (None for a tombstone), schema headers and positions.
 
-    `unreadable` are those between them that have no value.
+    `unreadable` are the unreadable records between and after them.
     """
 
     values: list[bytes | None]
@@ -50,10 +50,10 @@ class RecordBlock:
 
 
 def record_blocks(stream: BinaryIO, form: RecordForm) -> Iterator[RecordBlock]:
-    """Read records, in blocks of what one read gives, so that a slow pipe is answered at once.
+    """Yield records in blocks of one read each, so that records of a slow pipe are not held back.
 
-    Records are numbered from 1. Memory is bounded by one block and the longest record. Raises SettingsError where the
-    bytes are not of the form.
+    Records are numbered from 1. Memory is bounded by one block and the longest record. Raises SettingsError for data
+    that does not have the form.
     """
     first = 1
     match form:
@@ -70,9 +70,9 @@ def record_blocks(stream: BinaryIO, form: RecordForm) -> Iterator[RecordBlock]:
 
 
 def line_batches(stream: BinaryIO, longest: int = sys.maxsize) -> Iterator[list[bytes]]:
-    """Split a stream into its lines. They end at LF, which is not part of them; a last line without LF counts.
+    """Yield the lines of a stream, without the LF that ends them. The last line needs no LF.
 
-    A line of more than `longest` bytes becomes an empty one, and is not kept in memory.
+    A line of more than `longest` bytes (plus at most one read) becomes an empty line, and is not kept in memory.
     """
     parts: list[bytes] = []
     size = 0
@@ -96,7 +96,7 @@ def line_batches(stream: BinaryIO, longest: int = sys.maxsize) -> Iterator[list[
 
 
 def _sized_batches(stream: BinaryIO) -> Iterator[list[bytes | None]]:
-    """Split a stream into records, each after its length in four bytes, big-endian; -1 stands for null."""
+    """Yield records, each preceded by its length in four big-endian bytes; -1 means null. Raises SettingsError."""
     rest = bytearray()
     number = 0
     while block := _read(stream):

@@ -1,4 +1,4 @@
-"""The records of files, tables and topics as a contract's judge takes them: the values of records of its topic."""
+"""Read records of files and tables as values of records in a contract's topic."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ _NO_GUID: Final = UUID(int=0)
 
 
 def contract_of_files(contract: DataContract) -> DataContract:
-    """Return a contract with the framing of the records that a reader gives, in which no file and no table has them."""
+    """Return the contract with the framing of the records that RecordReader returns."""
     framing = "confluent-prefix" if isinstance(contract.schema_, AvroSchema) else "none"
     return contract.model_copy(update={"framing": framing})
 
 
 class RecordReader:
-    """Reads a source as records of `contract`.
+    """A reader of a source as records of `contract`.
 
-    For a contract of JSON, JSON is taken byte for byte; rows of a table and records of an Avro container become the JSON
-    that they stand for, see `tidegate.contracts.columns.json_rows`. For a contract of Avro, containers are read as a topic
-    is: each record has the frame of its schema, and `writers` are these schemas. JSON and rows are encoded with the
-    contract's schema, see `tidegate.contracts.formats.avro_encoder`; what cannot be encoded is `unreadable`.
+    For a JSON contract, JSON is kept byte for byte. Rows of a table and records of an Avro container are converted to JSON
+    (`tidegate.contracts.columns.json_rows`). For an Avro contract, each record gets the frame of its schema, and `writers`
+    has these schemas. JSON and rows are encoded with the contract's schema (`tidegate.contracts.formats.avro_encoder`);
+    records that cannot be encoded are `unreadable`.
     """
 
     def __init__(self, source: Source, contract: DataContract, *, is_avro_json: bool = False) -> None:
-        """Prepare to read. `is_avro_json`: JSON is Avro's own JSON encoding. Raises SettingsError, ContractError."""
+        """Prepare to read. With `is_avro_json`, JSON is Avro's JSON encoding. Raises SettingsError, ContractError."""
         self._source = source
         is_avro = isinstance(contract.schema_, AvroSchema)
         if is_avro_json and not is_avro:
@@ -61,7 +61,7 @@ class RecordReader:
         self._types_of = partial(types_of, fields)
 
     def blocks(self) -> Iterator[RecordBlock]:
-        """Yield the records. Raises what the source raises, and what `json_rows` does."""
+        """Yield the records. Raises the errors of the source and of `json_rows`."""
         for chunk in self._source.chunks():
             yield self.read(chunk)
 
@@ -117,7 +117,7 @@ class RecordReader:
         return RecordBlock(framed, [None] * len(framed), kept, tuple(refused))
 
     def _framed(self, schema: Any, payloads: list[bytes]) -> list[bytes | None]:
-        """Return payloads with the frame of their schema."""
+        """Return the payloads with the frame of the schema."""
         prefix = b"\0" + self._id_of(schema).to_bytes(PREFIX_BYTES - 1, "big")
         return [prefix + payload for payload in payloads]
 

@@ -1,4 +1,4 @@
-"""The interface of all sources of records: batches in bounded memory, with the position of each record."""
+"""The interface of sources of records: batches in bounded memory, with the position of each record."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from tidegate.contracts.infer.infer import VALUES
 
 BATCH_RECORDS: Final = 4_096
 BATCH_BYTES: Final = 8 << 20
-"""A batch ends when it has so many records or bytes, whichever is first."""
+"""A batch ends at this number of records or bytes, whichever comes first."""
 LONGEST_RECORD: Final = 64 << 20
-"""Bytes of the longest record that is read. A longer one is not kept in memory; it is read as an empty record."""
+"""Maximum bytes of a record. A longer line is not kept in memory, and becomes an empty record."""
 
 
 RAW_RECORDS: Final = pa.schema(
     [("value", pa.large_binary()), ("header", pa.binary()), ("timestamp", pa.timestamp("ms"))]
 )
-"""Records of a topic as they are: with their frame, the header that names their schema, and when they were written."""
+"""Unchanged records of a topic: the value with its frame, the header with the schema id, and the timestamp."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A record that cannot be read or encoded: its position, the reason, and the place in it as a JSON Pointer."""
+    """A record that cannot be read or encoded: its position, the reason, and the field as a JSON Pointer."""
 
     position: int
     reason: str
@@ -37,10 +37,10 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Some records in their order.
+    """Consecutive records of a source.
 
-    `batch` has the column `value` with the bytes of records (the schema VALUES), those of RAW_RECORDS, or the columns of a table. `positions`
-    identify the records in their source; `Source.places` names them. `unreadable` are records between them.
+    `batch` has the schema VALUES (the bytes of records), RAW_RECORDS, or the columns of a table. `positions` identify the
+    records in their source; `Source.places` names them. `unreadable` are the unreadable records between and after them.
     """
 
     batch: pa.RecordBatch
@@ -49,22 +49,22 @@ class Chunk:
 
     @property
     def last(self) -> int:
-        """The last position; 0 without a record."""
+        """The last position, also of unreadable records; 0 without a record."""
         ends = [int(self.positions[-1])] if len(self.positions) else []
         return max([*ends, *(each.position for each in self.unreadable[-1:])], default=0)
 
     def moved(self, by: int) -> Chunk:
-        """Return the chunk with positions that count from `by`."""
+        """Return the chunk with all positions increased by `by`."""
         unreadable = tuple(replace(each, position=each.position + by) for each in self.unreadable)
         return Chunk(self.batch, self.positions + by, unreadable)
 
 
 @dataclass(frozen=True, slots=True)
 class TopicPart:
-    """The part of a topic that is read, as RAW_RECORDS.
+    """The part of a topic to read, as RAW_RECORDS.
 
     `start` is an offset in each partition, or a time in milliseconds since 1970 if `is_time`. Of the records from
-    there on, about `sample` are read, in runs that are spread evenly; None for all of them.
+    there on, about `sample` are read, in evenly spread runs; None means all.
     """
 
     start: int = 0
@@ -76,39 +76,39 @@ class Source(AbstractContextManager["Source"], Protocol):
     """A file, topic or table that is read once, from its beginning."""
 
     title: str
-    """Name for people, such as that of a file."""
+    """Name for messages, such as that of a file."""
     stem: str
-    """The beginning of a name for a contract about its records."""
+    """The base of an id for a contract about its records."""
     avro_schema: Any
-    """The Avro schema of the records, None if they are JSON or rows."""
+    """The Avro schema of the records; None if they are JSON or rows."""
     framing: str
-    """The framing of a contract about the records, as they are in their source."""
+    """The framing that a contract about the records needs."""
     is_untyped: bool
-    """Whether its columns are texts of a file without types."""
+    """Whether all columns are text, as in CSV."""
     size: int | None
-    """Number of bytes or records, by which `progress` is measured; None if it is not known."""
+    """The total that `progress` counts up to, in bytes or records; None if it is not known."""
 
     is_whole: bool
-    """False if `chunks` ended before the last record, because its time was over."""
+    """False if a time limit ended `chunks` before the last record."""
 
     def chunks(self) -> Iterator[Chunk]:
-        """Yield the records. Raises SettingsError where they are not of the format, Unavailable without an answer."""
+        """Yield the records. Raises SettingsError for data of another format, Unavailable if the source does not answer."""
 
     def progress(self) -> int:
-        """Return how much of `size` has been read."""
+        """Return the part of `size` that has been read."""
 
     def places(self, positions: Sequence[int]) -> str:
-        """Name positions, such as `lines 12 and 40`."""
+        """Name positions, such as `lines 12, 40`."""
 
 
 def named(noun: str, positions: Sequence[int]) -> str:
-    """Name positions that are numbers: `line 12`, `lines 12, 40, 41`."""
+    """Name numeric positions, such as `line 12` or `lines 12, 40, 41`."""
     numbers = ", ".join(f"{each:,}" for each in positions)
     return f"{noun}{'' if len(positions) == 1 else 's'} {numbers}" if positions else "no position is known"
 
 
 def value_chunks(batches: Iterator[list[bytes]], *, at_once: bool = False) -> Iterator[Chunk]:
-    """Yield records as chunks of BATCH_RECORDS or BATCH_BYTES, numbered from 1; `at_once` holds no batch back."""
+    """Yield records in chunks of BATCH_RECORDS or BATCH_BYTES, numbered from 1. With `at_once`, batches are not merged."""
     waiting: list[bytes] = []
     size, first = 0, 1
     for values in batches:
@@ -133,7 +133,7 @@ def _chunk(values: list[bytes], first: int) -> Chunk:
 
 
 def table_chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[Chunk]:
-    """Yield the rows of a table as chunks of at most BATCH_RECORDS, numbered from 1."""
+    """Yield the rows of a table in chunks of at most BATCH_RECORDS, numbered from 1."""
     first = 1
     for batch in batches:
         for start in range(0, batch.num_rows, BATCH_RECORDS):

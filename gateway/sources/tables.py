@@ -1,4 +1,4 @@
-"""Rows of tables: Delta, Iceberg and PostgreSQL. Their libraries are imported where a table is opened."""
+"""Read rows of Delta, Iceberg and PostgreSQL tables. Their libraries are imported when a table is opened."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CONNECT_SECONDS: Final = 10
 
 
 class TableSource:
-    """A table that is read once. `open_chunks` yields its rows; `size` is not known before."""
+    """A table that is read once. `open_chunks` returns its rows. `size` is None, because it is not known in advance."""
 
     def __init__(self, title: str, stem: str, open_chunks: Callable[[], Iterator[Chunk]]) -> None:
         self.title = title
@@ -38,7 +38,7 @@ class TableSource:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Do nothing: what is open belongs to the iterator."""
+        """Do nothing, because the iterator closes its resources."""
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield the rows."""
@@ -47,11 +47,11 @@ class TableSource:
             yield chunk
 
     def progress(self) -> int:
-        """Return how many rows have been read."""
+        """Return the number of rows read."""
         return self._read
 
     def places(self, positions: Sequence[int]) -> str:
-        """Name positions."""
+        """Name positions, such as `rows 3, 17`."""
         return named("row", positions)
 
 
@@ -61,7 +61,7 @@ def is_delta(path: Path) -> bool:
 
 
 def delta_table(path: Path) -> TableSource:
-    """Return the current version of a Delta table."""
+    """Return a source of the current version of a Delta table."""
     from deltalake import DeltaTable  # noqa: PLC0415 - of the extra `delta`
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -77,7 +77,7 @@ def is_iceberg(path: Path) -> bool:
 
 
 def iceberg_folder(path: Path) -> TableSource:
-    """Return the newest state of an Iceberg table, by the metadata files in its folder."""
+    """Return a source of the newest state of an Iceberg table, by the metadata files in its folder."""
     from pyiceberg.table import StaticTable  # noqa: PLC0415 - of the extra `spark`
 
     newest = newest_metadata(path)
@@ -85,14 +85,14 @@ def iceberg_folder(path: Path) -> TableSource:
 
 
 def newest_metadata(path: Path) -> Path:
-    """Return the newest metadata file in the folder of an Iceberg table."""
+    """Return the metadata file with the latest modification time in the folder of an Iceberg table."""
     return max(
         (path / "metadata").glob("*.metadata.json"), key=lambda file: (file.stat().st_mtime_ns, file.name)
     )
 
 
 def iceberg_table(name: str) -> TableSource:
-    """Return a table of the default catalog in PyIceberg's configuration."""
+    """Return a source of a table in the default catalog of PyIceberg's configuration."""
     from pyiceberg.catalog import load_catalog  # noqa: PLC0415 - of the extra `spark`
 
     return _iceberg(name, lambda: load_catalog().load_table(name))
@@ -108,7 +108,7 @@ def _iceberg(name: str, load: Callable[[], Any]) -> TableSource:
 
 @contextmanager
 def errors_of(what: str) -> Iterator[None]:
-    """Convert what the libraries of tables raise, which has no common class."""
+    """Convert the errors of table libraries, which have no common class, to SettingsError."""
     try:
         yield
     except (GeneratorExit, TidegateError):
@@ -119,7 +119,7 @@ def errors_of(what: str) -> Iterator[None]:
 
 
 def postgresql_table(name: str, url: str) -> TableSource:
-    """Return a table or view of PostgreSQL, read in one read-only transaction. `name` may begin with a schema."""
+    """Return a source of a PostgreSQL table or view, read in one read-only transaction. `name` may begin with a schema."""
 
     def to_json(row: dict[str, Any]) -> bytes:
         return json_record(row, lambda _pointer: False)
@@ -128,7 +128,7 @@ def postgresql_table(name: str, url: str) -> TableSource:
 
 
 class PostgresqlRows:
-    """The rows of a table or view of PostgreSQL as records, each written by `to_json`; `name` may begin with a schema."""
+    """The rows of a PostgreSQL table or view as records, written by `to_json`. `name` may begin with a schema."""
 
     def __init__(self, name: str, url: str, to_json: Callable[[dict[str, Any]], bytes]) -> None:
         self._name = name
@@ -140,12 +140,12 @@ class PostgresqlRows:
         return self._chunks([])
 
     def chunks_between(self, column: str, after: str | None, highest: str | None) -> Iterator[Chunk]:
-        """Yield the rows whose value is above `after` and at most `highest`, and those that have no value, as `chunks` does."""
+        """Yield the rows with a null in `column`, or a value above `after` and at most `highest`. Raises as `chunks` does."""
         bounds = [(">", after), ("<=", highest)]
         return self._chunks([(column, sign, bound) for sign, bound in bounds if bound is not None])
 
     def highest(self, column: str, after: str | None) -> tuple[str | None, bool]:
-        """Return the highest value of a column as text, None without a value, and whether it is below `after`."""
+        """Return the highest value of a column as text (None without values), and whether it is below `after`."""
         from psycopg import sql  # noqa: PLC0415 - of the extras `registry` and `spark`
 
         query = sql.SQL("SELECT max({0})::text, coalesce(max({0}) < {1}, false) FROM {2}").format(
@@ -188,7 +188,7 @@ class PostgresqlRows:
 
 @contextmanager
 def _postgresql(name: str, url: str) -> Iterator[Any]:
-    """Open a read-only connection; convert its errors."""
+    """Open a read-only connection. Raises NotFoundError, SettingsError or Unavailable."""
     import psycopg  # noqa: PLC0415 - of the extras `registry` and `spark`
 
     try:
@@ -206,7 +206,7 @@ def _postgresql(name: str, url: str) -> Iterator[Any]:
     except psycopg.errors.InsufficientPrivilege:
         raise SettingsError(f"the user of TIDEGATE_POSTGRESQL_URL may not read {name}") from None
     except psycopg.Error as error:
-        # The message of an error of the connection has the address.
+        # The message of a connection error contains the address.
         raise Unavailable(
             f"the database of TIDEGATE_POSTGRESQL_URL does not answer: {type(error).__name__}"
         ) from None

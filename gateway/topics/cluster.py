@@ -34,7 +34,7 @@ _REFUSALS: Final = {
 class Cluster:
     """A client for the topics of a Kafka cluster.
 
-    Its methods raise Unavailable if no broker responds, and SettingsError if the cluster rejects the request.
+    Its methods raise SettingsError if the cluster rejects the request, and Unavailable for other errors.
     """
 
     def __init__(self, kafka: KafkaConnection) -> None:

@@ -193,7 +193,10 @@ def _topic(name: str, layers: tuple[Defaults, ...]) -> WantedTopic:
 
 
 def _output(name: str, given: list[Output], source: WantedTopic, needed: dict[str, str]) -> WantedTopic:
-    """Merge the declared settings of an output topic with those of its source and those that the job needs."""
+    """Merge the declared settings of an output topic over those that the job needs.
+
+    Partitions, replication factor and `min.insync.replicas` default to those of `source`.
+    """
     shared = {key: value for key, value in source.config.items() if key == "min.insync.replicas"}
     base = Defaults(partitions=source.partitions, replication=source.replication, config={**shared, **needed})
     return _topic(name, (*given, base))

@@ -13,11 +13,11 @@ from tidegate.gateway.checks.formats.json_report import json_text
 BACKTEST_FORMAT = "tidegate/backtest/v1"
 _NO_RECORD = "--allow-empty takes that for a success"
 _MOST_ROWS = 100
-"""Rows of one table of a comment; a code host has a limit of size."""
+"""Maximum rows of a table in a comment, because code hosts limit its size."""
 
 
 def backtest_text(report: BacktestReport) -> str:
-    """Write a report as people read it."""
+    """Write a report as plain text."""
     return "".join(f"{seen(line)}\n" for line in _lines(report))
 
 

@@ -23,7 +23,7 @@ _SEVERITIES = {
 
 
 def check_codequality(report: CheckReport, root: Path | None) -> str:
-    """Write a report as a Code Quality report; paths count from `root`, the repository's top folder."""
+    """Write a report as a Code Quality report; paths are relative to `root`, the repository's top folder."""
     seen: Counter[str] = Counter()
     entries: list[dict[str, Any]] = []
     for contract in report.contracts:

@@ -1,4 +1,4 @@
-"""The report as JSON. Fields are only ever added; docs/reference/check-reports.md describes it."""
+"""The report as JSON. New releases only add fields; docs/reference/check-reports.md describes them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DIFF_FORMAT = "tidegate/diff/v1"
 
 
 def json_text(document: dict[str, Any] | list[Any]) -> str:
-    """Write JSON that is valid UTF-8: a lone surrogate, from a counterexample, stays an escape."""
+    """Write JSON that is valid UTF-8: a lone surrogate of a counterexample stays an escape."""
     text = json.dumps(document, ensure_ascii=False, indent=2)
     return text.encode(errors="backslashreplace").decode() + "\n"
 

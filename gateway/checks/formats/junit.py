@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 
 from tidegate.gateway.checks.results import CheckReport, ContractCheck, message
 
-# What XML 1.0 has no way to write. Source: Extensible Markup Language 1.0 (fifth edition), production 2.
+# Characters that XML 1.0 cannot represent. Source: Extensible Markup Language 1.0 (fifth edition), production 2.
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 

@@ -17,9 +17,9 @@ from tidegate.gateway.checks.results import CheckReport
 
 @dataclass(frozen=True, slots=True)
 class OutputFormat:
-    """One format. Paths in what `write` returns count from the root of the repository, if there is one.
+    """An output format. Paths in the result of `write` are relative to the repository's root, if there is one.
 
-    `summary` returns what is added to the file that GITHUB_STEP_SUMMARY names.
+    `summary` returns the text to append to the file in GITHUB_STEP_SUMMARY.
     """
 
     write: Callable[[CheckReport, Path | None], str]

@@ -28,7 +28,7 @@ _LEVELS = {
 
 
 def check_sarif(report: CheckReport, root: Path | None) -> str:
-    """Write a report as a SARIF log of one run; paths count from `root`, the repository's top folder."""
+    """Write a report as a SARIF log of one run; paths are relative to `root`, the repository's top folder."""
     found = [(contract, finding) for contract in report.contracts for finding in contract.findings]
     rules = sorted({_rule(finding) for _, finding in found})
     run = {

@@ -1,4 +1,4 @@
-"""The report for people: one line a finding, its evidence below it, the sum at the end."""
+"""The report as text: one line per finding with its evidence below, and a summary line at the end."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _STYLES = {
 
 
 def check_text(report: CheckReport) -> str:
-    """Write a report as people read it, without colours."""
+    """Write a report as plain text, without colours."""
     return "".join(f"{line.plain}\n" for line in report_lines(report))
 
 
 def report_lines(report: CheckReport) -> Iterator[Text]:
-    """Render a report, contracts without findings left out."""
+    """Yield the lines of a report."""
     for contract in report.contracts:
         yield from contract_lines(contract, several=len(report.contracts) > 1)
     yield _sum(report)
 
 
 def contract_lines(contract: ContractCheck, *, several: bool) -> Iterator[Text]:
-    """Render the findings of one contract; where there are several, with a line that closes it."""
+    """Yield the lines of one contract's findings; with `several`, also a line with the suggested version."""
     for finding in contract.findings:
         yield from _finding_lines(finding)
     if contract.unaffected and contract.affected:

@@ -1,1 +1,1 @@
-"""The demo: two real streams, enforced on this machine, and every figure checked against a second source."""
+"""The demo: two streams, enforced on this machine, with all counts checked against a second source."""

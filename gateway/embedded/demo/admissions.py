@@ -1,6 +1,6 @@
-"""A seeded stream of hospital admissions with known corruptions at known places.
+"""A generated stream of hospital admissions, with known corruptions at known positions.
 
-The same seed gives the same bytes on every machine and Python version. All random values are computed exactly from
+The same seed gives the same bytes on every machine and Python version. All random values come from
 `Random.random()`, whose sequence Python guarantees.
 """
 
@@ -21,7 +21,7 @@ from tidegate.gateway.embedded.demo.stream import EXAMPLES, RECORDS, DemoStream,
 NAME = "hospital.admissions"
 CONTRACT_FILE = EXAMPLES / "admissions" / "contract.yaml"
 ADMISSIONS = 200_000
-"""How many the demo sends."""
+"""The number of admissions that the demo sends."""
 
 _CHUNK = 5_000
 EPOCH = "1900-01-01"
@@ -47,10 +47,10 @@ Choice = TypeVar("Choice")
 
 @dataclass(frozen=True, slots=True)
 class Corruption:
-    """One way in which the stream is corrupted.
+    """A kind of corruption in the stream.
 
-    `count` is how many of ADMISSIONS records have it, between the fractions `start` and `end` of the stream.
-    `stage` and `code` name the violation that shows it. `hospital` is the one that it comes from, if it is one.
+    Of ADMISSIONS records, `count` have it, between the fractions `start` and `end` of the stream. `stage` and `code`
+    identify the expected violation. `hospital` is the only hospital with this corruption; None for any.
     """
 
     kind: str
@@ -65,15 +65,15 @@ class Corruption:
 CORRUPTIONS = (
     Corruption("age 999", Stage.RULE, "age-is-known", 1_000),
     Corruption("discharge 1900-01-01", Stage.RULE, "not-the-epoch", 30, hospital="LHR07"),
-    # A batch of records entered with the two dates the wrong way round.
+    # A batch of records with swapped dates.
     Corruption("discharge before admission", Stage.RULE, "stay-not-negative", 1_470, 0.2, 0.6, "CAM03"),
-    # From a new release of one interface on.
+    # Since a new release of one interface.
     Corruption('"42" for 42', Stage.SCHEMA, "type", 1_500, 0.5, 1.0, "ZRH11"),
     Corruption("missing id", Stage.SCHEMA, "required", 1_200),
-    # A bad line, for a while.
+    # An unreliable connection for some time.
     Corruption("truncated JSON", Stage.DECODE, "json.invalid", 800, 0.3, 0.7),
 )
-"""About 3 % in all. No record has two."""
+"""About 3 % in total. No record has more than one."""
 
 
 FIX = """\
@@ -84,15 +84,15 @@ steps:
     field: /age
     to: integer
 """
-"""Corrects the ages that are texts."""
+"""A fix for the ages that are texts."""
 
 
 def admissions_stream(limit: int | None = None) -> DemoStream:
-    """Return the admissions, or `limit` of them with as large a share of each corruption, and one at least."""
+    """Return the admissions, or `limit` of them with the same share of each corruption, but at least one."""
     count = ADMISSIONS if limit is None else min(limit, ADMISSIONS)
     planted = _plant(count)
     random = _chance(_SEED)
-    # In chunks: 200,000 small objects at once would cost more than making them.
+    # In chunks, because keeping 200,000 small objects costs more than creating them.
     chunks = [
         _chunk(random, range(first, min(first + _CHUNK, count)), planted) for first in range(0, count, _CHUNK)
     ]
@@ -119,7 +119,7 @@ def _chance(seed: int) -> Random:
 
 
 def _plant(count: int) -> dict[int, Corruption]:
-    """Choose which records are corrupted, and how."""
+    """Return the corruptions by index of the record."""
     random = _chance(_SEED + 1)
     planted: dict[int, Corruption] = {}
     for corruption in CORRUPTIONS:
@@ -134,7 +134,7 @@ def _plant(count: int) -> dict[int, Corruption]:
 
 
 def _admission(random: Random, index: int) -> Record:
-    """Build one clean record."""
+    """Build a valid record."""
     draw = random.random
     # The product of three draws makes most stays short and a few long, 8.5 days in the mean.
     stay = int(draw() * draw() * draw() * _LONGEST_STAY)
@@ -162,7 +162,7 @@ def _admission(random: Random, index: int) -> Record:
 
 
 def _corrupt(record: Record, corruption: Corruption, index: int) -> bytes:
-    """Corrupt a clean record in one way only, so that nothing else about it is refused unless it follows."""
+    """Return a record with one corruption, as JSON. Other violations can only follow from it."""
     record["hospital_id"] = corruption.hospital or record["hospital_id"]
     match corruption.kind:
         case "age 999":
@@ -194,12 +194,12 @@ def _pick(choices: Sequence[Choice], chance: float) -> Choice:
 
 
 def _diagnosis(chance: float) -> str:
-    """Write an ICD-10 code such as K35.8."""
+    """Return an ICD-10 code such as K35.8."""
     number = int(chance * 26_000)
     return f"{chr(ord('A') + number // 1_000)}{number // 10 % 100:02d}.{number % 10}"
 
 
 def _postcode(chance: float) -> str:
-    """Write a British postcode such as CB12 4QA."""
+    """Return a British postcode such as CB12 4QA."""
     number = int(chance * 40_000)
     return f"{_pick(('BS', 'CB', 'E', 'SW'), chance)}{number % 20 + 1} {number // 20 % 10}{'ADGHNQ'[number % 6]}A"

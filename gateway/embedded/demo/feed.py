@@ -12,21 +12,21 @@ from tidegate.gateway.embedded.demo.stream import PARTITIONS, DemoStream
 _CHUNK = 2_048 * PARTITIONS  # so that every chunk begins at partition 0
 _LOOK_SECONDS = 0.2
 _SETTINGS = {
-    # Retries keep the order, so that offsets are the ones that we count on.
+    # Retries keep the order, so that each record gets the expected offset.
     "enable.idempotence": True,
     "compression.type": "lz4",
     "linger.ms": 20,
     "batch.size": 1_000_000,
-    # The queue takes a whole stream: the broker is never waited for before the end.
+    # The queue is large enough for a whole stream, so sending waits for the broker only at the end.
     "queue.buffering.max.messages": 10_000_000,
     "queue.buffering.max.kbytes": 2_000_000,
 }
 
 
 def send(stream: DemoStream, bootstrap: str, stopping: Event) -> None:
-    """Send every record of the stream to its place; return when the broker has acknowledged all.
+    """Send the records of a stream to their positions; return when the broker has acknowledged all.
 
-    `stopping` ends it early. Raises Unavailable when the broker does not take a record.
+    `stopping` ends it early. Raises Unavailable if the broker rejects a record.
     """
     refused: list[KafkaError] = []
 
@@ -40,7 +40,7 @@ def send(stream: DemoStream, bootstrap: str, stopping: Event) -> None:
             return
         messages = _messages(stream, first)
         for partition in range(PARTITIONS):
-            # The client heeds the partition of a batch, not of a message in it.
+            # The client uses the partition of the batch, and ignores partitions of its messages.
             batch = messages[partition::PARTITIONS]
             producer.produce_batch(stream.name, batch, partition=partition, on_delivery=on_delivery)
         producer.poll(0)

@@ -65,7 +65,7 @@ class StreamResult:
 
 def settle(stream: DemoStream, outcome: Outcome, batches: Sequence[BatchReport]) -> StreamResult:
     """Compare the sent records with the outputs, and with the reports of the job."""
-    # By index: a duplicate is caught once, and `_unsettled` reports it.
+    # By index: a duplicate counts once here, and `_unsettled` reports it.
     found = {stream.index(record.evidence.source): record for record in outcome.refused}
     caught = Counter(
         stream.marks[index].kind for index, record in found.items() if _is_caught(stream, record)
@@ -92,7 +92,7 @@ def settle(stream: DemoStream, outcome: Outcome, batches: Sequence[BatchReport])
 
 
 def _is_caught(stream: DemoStream, record: RefusedRecord) -> bool:
-    """Return whether a record was corrupted, and was refused for that reason."""
+    """Return whether a record was marked, and was refused for the expected reason."""
     mark = stream.marks.get(stream.index(record.evidence.source))
     return mark is not None and any(
         (violation.stage, violation.code) == (mark.stage, mark.code)
@@ -153,13 +153,13 @@ def _contradictions(figures: StreamFigures, batches: Sequence[BatchReport]) -> I
     for what, (said, found) in reported.items():
         if said != found:
             yield f"the job reported {said:,} {what}, and there are {found:,}"
-    # The reports count dropped records by rule too, and no topic has these to count them again.
+    # The reports count dropped records by rule too, but no topic has them for a second count.
     if not figures.dropped and _by_rule(batches, Severity.ERROR) != figures.refused_by_rule:
         yield "the job's counts by rule are not those of the quarantine topic"
 
 
 def _repeated_and_lost(stream: DemoStream, outcome: Outcome) -> tuple[int, int]:
-    """Count the records that are in the outputs more than once, and those that are in none."""
+    """Return the number of repeated records in the outputs, and of records in no output."""
     source = outcome.table["_source"]
     offsets, partitions = (
         pc.cast(pc.struct_field(source, name), pa.int64()) for name in ("offset", "partition")
@@ -180,7 +180,7 @@ def _is_as_sent(stream: DemoStream, record: RefusedRecord) -> bool:
 
 
 def _by_rule(batches: Sequence[BatchReport], severity: Severity) -> dict[str, int]:
-    """Add up the records by rule, most frequent first."""
+    """Return the number of records by rule, most frequent first."""
     counts: Counter[str] = Counter()
     for batch in batches:
         counts.update({rule.code: rule.records for rule in batch.rules if rule.severity is severity})

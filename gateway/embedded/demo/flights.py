@@ -26,7 +26,7 @@ _KEY = ("year", "month", "day", "origin", "carrier", "flight")
 
 
 def flights_stream(limit: int | None = None) -> DemoStream:
-    """Return the flights, or the first `limit` of them, with the findings that a second reading makes."""
+    """Return the flights, or the first `limit`, marked with the findings of an independent check."""
     table = read_flights(limit)
     return DemoStream(
         name=NAME,
@@ -40,7 +40,7 @@ def flights_stream(limit: int | None = None) -> DemoStream:
 
 
 def read_flights(limit: int | None = None) -> pa.Table:
-    """Read the table of the package: times and delays are int64, null where the CSV has NA; the rest is text."""
+    """Read the table of the package. Numbers are int64, null where the CSV has NA; other columns are text."""
     with zipfile.ZipFile(_data_file()) as archive, archive.open("flights.csv") as file:
         options = csv.ConvertOptions(
             null_values=["NA"], strings_can_be_null=True, column_types={"time_hour": pa.string()}
@@ -50,9 +50,9 @@ def read_flights(limit: int | None = None) -> pa.Table:
 
 
 def findings(table: pa.Table) -> dict[str, pa.BooleanArray]:
-    """Read the data a second time, apart from contract and judge: which flights are wrong, by the rule that says so.
+    """Return which flights each rule refuses, computed without contract and judge.
 
-    The demo checks the judge against this. Every array is as long as the table and without nulls.
+    The demo compares the judge with this. Each array has the table's length and no nulls.
     """
     column = {name: table.column(name).combine_chunks() for name in table.column_names}
     departed = pc.is_valid(column["dep_time"])
@@ -80,7 +80,7 @@ def _data_file() -> Path:
 
 
 def _values(table: pa.Table) -> pa.BinaryArray:
-    """Write each row as a JSON object. No text of this data has a character that JSON escapes."""
+    """Return each row as a JSON object. The texts of this data need no JSON escapes."""
     parts: list[pa.Array | str] = []
     for position, name in enumerate(table.column_names):
         quote = '"' if name in _TEXTS else ""
@@ -95,6 +95,6 @@ def _values(table: pa.Table) -> pa.BinaryArray:
 
 
 def _keys(table: pa.Table) -> pa.BinaryArray:
-    """Write the primary key of each flight, such as 2013-1-1-EWR-UA-1545."""
+    """Return the primary key of each flight, such as 2013-1-1-EWR-UA-1545."""
     parts = [pc.cast(table.column(name).combine_chunks(), pa.string()) for name in _KEY]
     return pc.binary_join_element_wise(*parts, "-").cast(pa.binary())

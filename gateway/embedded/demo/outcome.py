@@ -20,7 +20,7 @@ _TIMEOUT_SECONDS = 30
 
 @dataclass(frozen=True, slots=True)
 class RefusedRecord:
-    """One record of the quarantine topic, as it lies there."""
+    """One record of the quarantine topic."""
 
     key: bytes | None
     value: bytes | None
@@ -29,10 +29,10 @@ class RefusedRecord:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The places of the records of one stream.
+    """The outcome of one stream: where its records are.
 
     `received` counts the records of the source topic. `table` has one row for each accepted record, with the
-    columns that were asked for and `_source`. `refused` is the quarantine topic, in no order. `ledger` is the table's.
+    requested columns and `_source`. `refused` has the quarantined records, in no order. `ledger` is that of the table.
     """
 
     received: int
@@ -42,7 +42,7 @@ class Outcome:
 
 
 def read_outcome(bootstrap: str, warehouse: Path, stream: str, columns: Sequence[str] = ()) -> Outcome:
-    """Read what became of `stream`, whose topic has its name. Raises Unavailable."""
+    """Return the outcome of `stream`, whose topic has the same name. Raises Unavailable."""
     namespace, _, name = stream.rpartition(".")
     catalog = SqlCatalog("lake", uri=f"sqlite:///{warehouse / 'catalog.db'}", warehouse=str(warehouse))
     table = catalog.load_table((namespace, name))
@@ -55,7 +55,7 @@ def read_outcome(bootstrap: str, warehouse: Path, stream: str, columns: Sequence
 
 
 def count_records(bootstrap: str, topic: str) -> int:
-    """Count the records of a topic that was neither compacted nor written in transactions: its offsets."""
+    """Count the records of a topic by its offsets. It must not be compacted or written in transactions."""
     consumer = _consumer(bootstrap)
     try:
         bounds = [
@@ -70,7 +70,7 @@ def count_records(bootstrap: str, topic: str) -> int:
 
 
 def read_quarantine(bootstrap: str, topic: str) -> Iterator[RefusedRecord]:
-    """Read all committed records of a quarantine topic."""
+    """Yield all committed records of a quarantine topic. Raises Unavailable."""
     consumer = _consumer(bootstrap)
     try:
         places = _places(consumer, topic)

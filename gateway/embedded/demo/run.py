@@ -1,6 +1,6 @@
-"""Run the demo: start everything, send both streams, wait until every record is judged, and check the counts.
+"""Run the demo: start all processes, send both streams, wait until all records are judged, and check the counts.
 
-What can overlap does: the streams are made while the broker starts, and sent while Spark does.
+The streams are generated while the broker starts, and sent while Spark starts.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ _QUIET_SECONDS = 180
 
 
 class Screen(Protocol):
-    """Shows the progress of the demo."""
+    """A display of the demo's progress."""
 
     def say(self, label: str, line: str) -> None:
-        """Show a line about one part."""
+        """Show a line with a label."""
 
     def expect(self, stream: str, records: int) -> None:
-        """Start to show the progress of a stream with so many records."""
+        """Start to show the progress of a stream with this number of records."""
 
     def advance(self, stream: str, batches: Sequence[BatchReport]) -> None:
-        """Show how far a stream is. `batches` are all that it reported, at least one."""
+        """Show the progress of a stream; `batches` are all its reports so far, at least one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A finished demo. `arrived` and `kept` are the stays without the gateway and with it.
+    """A finished demo. `arrived` and `kept` are the stays without and with the contract.
 
     `replay` is a command that corrects refused records, while the demo runs.
     """
@@ -69,16 +69,16 @@ class Finished:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Return every sum that does not hold, with its stream."""
+        """Return a sentence for each wrong count, with its stream."""
         return tuple(
             f"{name}: {problem}" for name, result in self.results.items() for problem in result.problems
         )
 
 
 def run_demo(runtime: Runtime, screen: Screen, limit: int | None = None) -> Finished:
-    """Run the demo in an entered `runtime` whose state is fresh; of each stream at most `limit` records.
+    """Run the demo with at most `limit` records of each stream. `runtime` must be entered, with fresh state.
 
-    Raises Unavailable or StreamStopped when a part dies, or the job reports nothing for three minutes.
+    Raises Unavailable or StreamStopped if a process ends, and Unavailable if the job sends no reports for three minutes.
     """
     loaded = [load_contract(file) for file in _CONTRACT_FILES]
     contracts = {one.contract.id: one.contract for one in loaded}
@@ -107,7 +107,7 @@ def run_demo(runtime: Runtime, screen: Screen, limit: int | None = None) -> Fini
 
 @contextmanager
 def _workers() -> Iterator[tuple[ThreadPoolExecutor, Event]]:
-    """Return threads, and the event that ends their sending; it is set when the demo is left for whatever reason."""
+    """Yield a thread pool, and an event that stops the sending threads. It is set when the block ends."""
     stopping = Event()
     with ThreadPoolExecutor(thread_name_prefix="demo") as pool:
         try:
@@ -117,7 +117,7 @@ def _workers() -> Iterator[tuple[ThreadPoolExecutor, Event]]:
 
 
 def _start(runtime: Runtime, loaded: Sequence[LoadedContract], screen: Screen) -> None:
-    """Start broker, registry and job, and return when records can be sent; the job is not ready then."""
+    """Start broker, registry and job; return when records can be sent. The job may not be ready yet."""
     runtime.start_broker()
     runtime.start_gateway()
     runtime.await_gateway()
@@ -133,7 +133,7 @@ def _start(runtime: Runtime, loaded: Sequence[LoadedContract], screen: Screen) -
 def _follow(
     runtime: Runtime, streams: Sequence[DemoStream], sending: Sequence[Future[None]], screen: Screen
 ) -> dict[str, tuple[BatchReport, ...]]:
-    """Show the progress that the job reports, until every record is accounted for; return all reports."""
+    """Show the progress that the job reports, until it has reported all records; return all reports."""
     for stream in streams:
         screen.expect(stream.name, stream.records.num_rows)
     reported: dict[str, tuple[BatchReport, ...]] = {stream.name: () for stream in streams}
@@ -165,7 +165,7 @@ def _read(runtime: Runtime, stream: DemoStream) -> Outcome:
 
 
 def _replay(runtime: Runtime) -> str:
-    """Write a fix of the ages that are texts; return the command that shows what a replay with it would write."""
+    """Write a fix for ages that are texts; return a command that shows what a replay with it would write."""
     fix = runtime.warehouse.parent / "fix.yaml"
     fix.write_text(admissions.FIX)
     options = {
@@ -179,7 +179,7 @@ def _replay(runtime: Runtime) -> str:
 
 
 def own_command() -> str:
-    """Return how a shell runs this installation: by name if that finds it, otherwise by path, as after `make demo`."""
+    """Return the shell command of this installation: `tidegate` if PATH finds it, otherwise its path."""
     own, found = Path(sys.executable).with_name("tidegate"), shutil.which("tidegate")
     is_found = found is not None and (not own.exists() or own.samefile(found))
     return "tidegate" if is_found else shown_path(own)

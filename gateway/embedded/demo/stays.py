@@ -1,4 +1,4 @@
-"""The mean length of stay, computed as the consumer of the admissions computes it: from the two dates."""
+"""The mean length of stay, computed from the two dates, as the consumer of the admissions does."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ _TEXTS = pa.schema([pa.field(name, pa.string()) for name in STAY_COLUMNS])
 
 @dataclass(frozen=True, slots=True)
 class Stays:
-    """Mean length of stay in days, of all records and of each hospital's."""
+    """The mean length of stay in days, of all records and by hospital."""
 
     mean_days: float
     by_hospital: Mapping[str, float]
 
 
 def stays_as_arrived(values: pa.ChunkedArray) -> Stays:
-    """Compute it without a gateway: from every record that can be parsed, whatever its dates say."""
+    """Return the stays of all sent records that are valid JSON, also with wrong dates."""
     records = (record for value in values.to_pylist() if (record := _parse(value)) is not None)
     rows = [{name: record[name] for name in STAY_COLUMNS} for record in records]
     return stays_in_table(pa.Table.from_pylist(rows, _TEXTS))
 
 
 def stays_in_table(table: pa.Table) -> Stays:
-    """Compute it from a table with STAY_COLUMNS, its dates as dates or as text."""
+    """Return the stays of a table with STAY_COLUMNS; its dates are dates or text."""
     admitted, discharged = (pc.cast(table[name], pa.date32()) for name in STAY_COLUMNS[1:])
     days = pc.cast(pc.days_between(admitted, discharged), pa.int64())
     stays = pa.table({"hospital": table["hospital_id"], "days": days})

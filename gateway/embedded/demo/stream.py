@@ -13,7 +13,7 @@ from tidegate.contracts.stream.evidence import EventPointer
 from tidegate.contracts.verdict import Stage
 
 PARTITIONS = 4
-"""Partitions of every topic of the demo: record i goes to partition i mod 4, so its offset there is i div 4."""
+"""Partitions of each topic of the demo. Record i is at offset i div 4 of partition i mod 4."""
 
 RECORDS = pa.schema([pa.field("key", pa.binary()), pa.field("value", pa.binary())])
 
@@ -22,7 +22,7 @@ EXAMPLES = Path(schemas.__path__[0]) / "examples"
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The expected refusal of one record: the kind of its corruption, and the violation that must be found."""
+    """The expected refusal of one record: the kind of its corruption, and the expected violation."""
 
     kind: str
     stage: Stage
@@ -35,7 +35,7 @@ class DemoStream:
 
     `name` is the id of its contract and its topic. `records` are in the order of sending, with the columns of RECORDS.
     `marks` maps the index of every record that must be refused to the reason; all others must be accepted.
-    `is_corrupted`: the demo has corrupted these records itself; otherwise the data set has them so.
+    `is_corrupted`: the demo corrupted these records; otherwise the errors are in the data set.
     """
 
     name: str
@@ -44,7 +44,7 @@ class DemoStream:
     is_corrupted: bool = False
 
     def pointer(self, index: int) -> EventPointer:
-        """Return the position of record `index` in the topic, which was empty before."""
+        """Return the position of record `index` in the topic, which must have been empty before."""
         return EventPointer(self.name, index % PARTITIONS, index // PARTITIONS)
 
     def index(self, pointer: EventPointer) -> int:
