@@ -34,7 +34,7 @@ class Finding:
 
 @dataclass(slots=True)
 class Findings:
-    """Findings by stage, rule and field. `others` counts the violations beyond the first _MOST_FINDINGS findings."""
+    """Findings by stage, rule and field. `others` counts the records of findings beyond the first _MOST_FINDINGS."""
 
     found: dict[tuple[Stage, str, str], Finding] = field(default_factory=dict)
     others: int = 0
@@ -51,17 +51,16 @@ class Findings:
         """
         for index, verdict in enumerate(verdicts):
             fresh = {}
-            for violation in verdict.violations:
-                key = violation.stage, violation.code, violation.pointer
+            violated = {(each.stage, each.code, each.pointer): each for each in reversed(verdict.violations)}
+            for key, violation in violated.items():
                 finding = self.found.get(key)
                 if finding is None:
                     if len(self.found) >= _MOST_FINDINGS:
                         self.others += 1
                         continue
                     finding = self.found[key] = Finding(violation)
-                if key not in fresh:
-                    fresh[key] = finding
-                    finding.records += 1
+                fresh[key] = finding
+                finding.records += 1
             if any(len(finding.examples) < _MOST_EXAMPLES for finding in fresh.values()):
                 _keep_examples(fresh, explained(index), place(index))
 

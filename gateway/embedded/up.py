@@ -31,6 +31,7 @@ class Contracts:
         self._topics: dict[str, str] = {}
         self._told_bytes = 0
         self.has_job = False
+        self._is_ready = False
 
     def follow(self, enforced: Sequence[Enforced]) -> None:
         """Create the topics of new contracts, and start the job with the first contract; return when it runs.
@@ -47,7 +48,9 @@ class Contracts:
         if found and not self.has_job:
             self.has_job = True
             self._runtime.start_job(["--all"])
+        if self.has_job and not self._is_ready:
             self._runtime.await_job()
+            self._is_ready = True
             self._show_send(found)
         self._show_failures()
 

@@ -151,7 +151,8 @@ def _wanted(document: TopicFile, environment: Environment) -> Iterator[WantedTop
         layers = [each[name] for each in (environment.topics, document.topics) if name in each]
         topic = _topic(name, (*layers, *defaults))
         yield topic
-        batch_bytes = int(topic.config.get("max.message.bytes", _BATCH_BYTES))
+        size = topic.config.get("max.message.bytes", "")
+        batch_bytes = int(size) if size.isdecimal() else _BATCH_BYTES
         needed = output_settings(batch_bytes)
         dropped = dropped_settings(batch_bytes, _retention(topic))
         for output_name, outputs, settings, partitions in (
@@ -212,6 +213,7 @@ def _written(value: Setting) -> str:
 def _mistakes(topic: WantedTopic, document: TopicFile) -> Iterator[tuple[str, str]]:
     """Yield the JSON Pointer and the message of each setting that would cause records to be lost or rejected."""
     insync = topic.config.get("min.insync.replicas", "1")
+    largest = topic.config.get("max.message.bytes", "0")
     owner, _, suffix = topic.name.rpartition(".")
     is_output = topic.name not in document.topics and suffix in {
         "quarantine",
@@ -225,6 +227,11 @@ def _mistakes(topic: WantedTopic, document: TopicFile) -> Iterator[tuple[str, st
         place = "/ledger"
         if topic.config["cleanup.policy"] != "compact" or topic.partitions < LEDGER_PARTITIONS:
             yield place, f"{LEDGER_TOPIC} must be compacted and have at least {LEDGER_PARTITIONS} partitions"
+    if not largest.isdecimal():
+        yield (
+            f"{place}/config/max.message.bytes",
+            f"max.message.bytes of {topic.name} is not a number: {largest}",
+        )
     if not insync.isdecimal():
         yield place, f"min.insync.replicas of {topic.name} is not a number: {insync}"
     elif topic.replication is not None and int(insync) > topic.replication:

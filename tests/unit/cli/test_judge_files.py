@@ -296,7 +296,7 @@ def test_findings_are_bounded() -> None:
     for number in range(600):
         violation = Violation(Stage.SCHEMA, "type", f"/{number}", Severity.ERROR, "must be text")
         findings.add([Verdict(Disposition.QUARANTINED, (violation, violation))], lambda _: (), str)
-    assert (len(findings.found), findings.others) == (500, 200)
+    assert (len(findings.found), findings.others) == (500, 100)
     assert {each.records for each in findings.found.values()} == {1}
 
 

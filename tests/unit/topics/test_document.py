@@ -140,6 +140,11 @@ def test_an_environment_that_is_not_there_is_named(file: Path) -> None:
         ),
         ("min.insync.replicas: 2", "min.insync.replicas: two", r"is not a number: two"),
         (
+            "max.message.bytes: 2000000",
+            "max.message.bytes: 1MB",
+            r":10:58: max.message.bytes of hospital.admissions is not a number: 1MB",
+        ),
+        (
             "retention.ms: 2592000000",
             "cleanup.policy: compact",
             r":11:43: hospital.admissions.quarantine would lose records with cleanup.policy compact",
