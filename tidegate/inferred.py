@@ -35,7 +35,7 @@ def infer_text(frame: object, contract_id: str) -> str:
     """
     if not isinstance(contract_id, str) or re.fullmatch(IDENTIFIER_PATTERN, contract_id) is None:
         raise SettingsError(
-            f"{contract_id!r} is no id of a contract: use letters, digits, `.`, `_` and `-`, such as hospital.admissions"
+            f"{contract_id!r} is not a valid contract id: use letters, digits, `.`, `_` and `-`, such as hospital.admissions"
         )
     inference = infer_table(frame) if isinstance(frame, pa.Table) else kind_of(frame).infer(frame)
     if not inference.records:

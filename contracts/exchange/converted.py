@@ -57,14 +57,14 @@ def unjudged_size(written: object, source: str) -> Iterator[LeftOut]:
 def mapping(written: Any, source: str) -> dict[str, Any]:
     """Return a part that must be a mapping; an empty one for null. Raises ContractError for another type."""
     if not isinstance(written, dict) and written is not None:
-        raise ContractError.at(source, "this is no mapping; the format has a mapping here")
+        raise ContractError.at(source, "this is not a mapping; the format has a mapping here")
     return written or {}
 
 
 def sequence(written: Any, source: str) -> list[Any]:
     """Return a part that must be a list; an empty one for null. Raises ContractError for another type."""
     if not isinstance(written, list) and written is not None:
-        raise ContractError.at(source, "this is no list; the format has a list here")
+        raise ContractError.at(source, "this is not a list; the format has a list here")
     return written or []
 
 

@@ -228,7 +228,7 @@ def _not_judged(document: dict[str, Any], part: dict[str, Any], source: str) -> 
         )
     if semantic_version(document.get("version")) is None:
         yield LeftOut(
-            "/version", f"`{document.get('version')}` is no semantic version; the contract has 1.0.0"
+            "/version", f"`{document.get('version')}` is not a semantic version; the contract has 1.0.0"
         )
 
 

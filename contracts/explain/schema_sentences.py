@@ -66,7 +66,7 @@ def schema_sentence(  # noqa: C901, PLR0911, PLR0912 - a table
         case _Kinds.Type(types=types):
             return f"{name} is {described(value)}, not {words.types(types)}"
         case _Kinds.MultipleOf(multiple_of=step):
-            return f"{name} {shown(value)} is no multiple of {shown(step)}"
+            return f"{name} {shown(value)} is not a multiple of {shown(step)}"
         case _Kinds.Pattern(pattern=pattern):
             return f"{name} is {shown(value)}, not of the form {patterns.original(pattern)}"
         case _Kinds.Format(format=wanted):

@@ -94,7 +94,7 @@ class _Writer:
                 self._write_members(node, value, to)
             case Enum():
                 if value not in node.symbols:
-                    raise NotEncodableError(f"is no symbol of the {node}")
+                    raise NotEncodableError(f"is not a symbol of the {node}")
                 to += encoded_long(node.symbols.index(value))
             case _:
                 to += leaf(node, value, is_avro_json=self._is_avro_json)

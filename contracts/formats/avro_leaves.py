@@ -146,7 +146,7 @@ def _moment(logical: str, text: str) -> int:
     if logical == "date":
         day = date_key(text)
         if day is None or day.startswith("0000"):
-            raise NotEncodableError("is text that is no date such as 2026-01-31")
+            raise NotEncodableError("is text that is not a date such as 2026-01-31")
         return date.fromisoformat(day).toordinal() - _EPOCH_DAY
     kind, _, unit = logical.rpartition("-")
     match kind:
@@ -154,11 +154,11 @@ def _moment(logical: str, text: str) -> int:
             is_time = _TIME.fullmatch(text)
             nanoseconds = instant_key(f"1970-01-01T{text}{'' if text.count(':') > 1 else ':00'}Z")
             if not is_time or nanoseconds is None:
-                raise NotEncodableError("is text that is no time of day such as 23:59:59")
+                raise NotEncodableError("is text that is not a time of day such as 23:59:59")
         case "local-timestamp":
             nanoseconds = instant_key(f"{text[:10]}T{text[11:]}Z") if text[10:11] in ("T", " ") else None
             if nanoseconds is None:
-                raise NotEncodableError("is text that is no local date-time such as 2026-01-31T12:00:00")
+                raise NotEncodableError("is text that is not a local date-time such as 2026-01-31T12:00:00")
         case _:
             nanoseconds = instant_key(text)
             if nanoseconds is None:

@@ -176,7 +176,7 @@ def read_candidate(file: ContractFile) -> Candidate:
         problems = error.problems
     if not _mentions_format(file.path):
         # One message instead of a long list of missing and unknown keys.
-        message = "this is no contract; one begins with `apiVersion: tidegate/v1` and `kind: DataContract`"
+        message = "this is not a contract; one begins with `apiVersion: tidegate/v1` and `kind: DataContract`"
         problems = (Problem("", message, shown, 1, 1),)
     return Candidate(file, shown, None, problems)
 

@@ -226,7 +226,7 @@ def export(  # noqa: PLR0913 - one parameter for each option
     permission.
     """
     if export_format == "parquet" and output is None and sys.stdout.isatty():
-        raise typer.BadParameter("a Parquet file is no text for a terminal: give a file with --output")
+        raise typer.BadParameter("a Parquet file cannot be shown on a terminal: give a file with --output")
     wanted = Filter(problem, rule, field, version, since, until, again)
     with QuarantineClient(registry) as client:
         parts = client.export(stream, wanted, export_format, limit)

@@ -64,7 +64,7 @@ def plan(
         raise typer.Exit(ExitCode.FINDINGS)
     if found.changes:
         raise typer.Exit(_PENDING)
-    _print("nothing is to be done")
+    _print("nothing to do")
 
 
 @app.command()
@@ -91,7 +91,7 @@ def apply(
         raise typer.Exit(ExitCode.FINDINGS)
     for change in found.changes:
         cluster.apply(change)
-    _print(f"{len(found.changes)} changes made" if found.changes else "nothing is to be done")
+    _print(f"{len(found.changes)} changes made" if found.changes else "nothing to do")
 
 
 def _kafka(servers: str, config: Path | None) -> KafkaConnection:

@@ -175,7 +175,7 @@ def _described(status: int, example: dict[str, Any]) -> dict[str, Any]:
 
 
 _DETAILS = {
-    400: "the body is not valid JSON; records that are none are sent as value_base64",
+    400: "the body is not valid JSON; records that are not valid JSON are sent as value_base64",
     401: "the credentials are not accepted: they are wrong, expired or revoked",
     403: "this needs the role admin of every subject; key:3f9c2a71b0de has viewer:hospital.",
     404: "hospital.admissions has no version 9.9.9; the highest is 1.2.0",

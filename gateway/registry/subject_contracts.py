@@ -324,7 +324,7 @@ def _compiling(contract: DataContract, rules: tuple[Cel, ...]) -> tuple[tuple[Ce
         return (), ()
     wrong = proven(_wrong_rules, contract, rules)
     refused = (
-        f"{rules[index].id.removeprefix(PREFIX)} is no expression of the judge ({message})"
+        f"{rules[index].id.removeprefix(PREFIX)} is not an expression that the judge supports ({message})"
         for index, message in wrong.items()
     )
     return tuple(rule for index, rule in enumerate(rules) if index not in wrong), tuple(refused)

@@ -50,7 +50,9 @@ class RecordReader:
         self._source = source
         is_avro = isinstance(contract.schema_, AvroSchema)
         if is_avro_json and not is_avro:
-            raise SettingsError(f"{contract.id} describes JSON records, so `avro-json` is no form of them")
+            raise SettingsError(
+                f"{contract.id} describes JSON records, so `avro-json` does not apply to them"
+            )
         self._encoder = (
             AvroEncoder(contract.schema_.definition, is_avro_json=is_avro_json) if is_avro else None
         )

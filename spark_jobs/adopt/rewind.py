@@ -62,7 +62,7 @@ class RewindTo:
                 places = [place.split(":") for place in text.split(",")]
                 offsets = {int(partition): int(offset) for partition, offset in places}
                 if len(offsets) < len(places):
-                    raise SettingsError(f"--to {text}: a partition stands there twice")
+                    raise SettingsError(f"--to {text}: a partition is named twice")
                 return cls(offsets=offsets)
         except ValueError as error:
             raise SettingsError(

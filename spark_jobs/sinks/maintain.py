@@ -37,7 +37,7 @@ def maintain_table(settings: JobSettings, stream: str) -> Maintained:
     store = open_store(settings, stream)
     name = f"{store.kind}:{store.name}"
     if not store.exists() or store.read() is None:
-        raise NotFoundError(f"{name} is no table of a stream: enforce the contract first")
+        raise NotFoundError(f"{name} is not a table of a stream: enforce the contract first")
     found = _maintained(settings, store, name)
     beside = open_store(settings.appending, stream + SUFFIX)
     if not beside.exists() or (held := beside.read()) is None or held.stream != stream:

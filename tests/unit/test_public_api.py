@@ -284,7 +284,7 @@ def test_arguments_of_another_type_are_refused_with_what_to_do(contract: tidegat
         "Contract.load takes a path, not a dict; ": tidegate.Contract.load,
         "Contract.parse takes text or bytes, not a dict; write a dictionary": tidegate.Contract.parse,
         "judge_table takes a pyarrow.Table, not a dict; `judge_frame`": contract.judge_table,
-        "{} is no id of a contract": lambda name: contract.infer(pa.table(ROWS), id=name),
+        "{} is not a valid contract id": lambda name: contract.infer(pa.table(ROWS), id=name),
     }
     for message, call in parts.items():
         with pytest.raises(SettingsError, match=f"^{message}"):
@@ -361,7 +361,7 @@ def test_durations_and_nanoseconds_are_inferred_as_they_are_judged() -> None:
 @pytest.mark.parametrize(
     ("frame", "name", "message"),
     [
-        (pa.table({"age": [1]}), "a b", r"'a b' is no id of a contract"),
+        (pa.table({"age": [1]}), "a b", r"'a b' is not a valid contract id"),
         (pa.table({"age": pa.array([], pa.int64())}), "a", r"has no rows"),
         (pa.table({"x": UNION}), "a", r"the column /x is of type sparse_union"),
         ([1], "a", r"list is no DataFrame"),

@@ -36,7 +36,7 @@ CODES: Final = {
     "avro.union-branch-removed": "the reader takes no value of a branch of the writer's union",
     "avro.union-branch-ambiguous": "readers differ in which branch of the union they take, and read other values",
     "avro.field-without-default": "the reader wants a field that is not written, and has no default for it",
-    "avro.default-invalid": "the default of a field is no value of its type, so that readers differ",
+    "avro.default-invalid": "the default of a field is not a value of its type, so that readers differ",
     "avro.alias-ambiguous": "aliases leave open which field of the writer is meant",
     "avro.bytes-not-text": "bytes are read as a string, and need not be UTF-8",
     "avro.logical-type-added": "plain values are read as values of a logical type",
@@ -200,7 +200,7 @@ def _unwritten(each: RecordField, field: str, new: str, data: tuple[Datum, ...])
         )
         yield Claim("avro.field-without-default", "default", sentence, data, "", new, field)
     elif not fits(each.default, each.type):
-        sentence = f"the default of `{each.name}` is no value of its type, so that readers may refuse it"
+        sentence = f"the default of `{each.name}` is not a value of its type, so that readers may refuse it"
         yield Claim("avro.default-invalid", "default", sentence, (), "", f"{new}/default", field)
     else:
         sentence = f"the field `{each.name}` is not written, and read as its default {_default(each)}"

@@ -190,7 +190,7 @@ class _Walk:
             after = meaning(value, logical_of(place.reader))
             if before is None or before == after:
                 return None
-            more = f": {before} becomes {after}" if after is not None else f": `{before}` is no such value"
+            more = f": {before} becomes {after}" if after is not None else f": `{before}` is not such a value"
         elif failure is None:
             return None
         record = self._filling.around(place, datum)

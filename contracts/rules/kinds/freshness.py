@@ -24,7 +24,7 @@ class FreshnessKind(FieldRuleKind[Freshness]):
         spans = {"max_age": rule.max_age} | ({} if rule.max_ahead is None else {"max_ahead": rule.max_ahead})
         unread = {name: span for name, span in spans.items() if span_of(span) is None}
         for name, span in unread.items():
-            scope.refuse(f"/{name}", f"`{span}` is no span of time; write {_SPAN}")
+            scope.refuse(f"/{name}", f"`{span}` is not a span of time; write {_SPAN}")
         order = None if found is None else require_moments(found, scope)
         if order is None or unread:
             return None

@@ -165,7 +165,7 @@ class _Envelope:
         line = self._text.count("\n", 0, self._at) + 1
         column = self._at - self._text.rfind("\n", 0, self._at)
         return RequestError(
-            "the body is not valid JSON; records that are none are sent as value_base64",
+            "the body is not valid JSON; records that are not valid JSON are sent as value_base64",
             (Problem("", "here the body stops being JSON", line=line, column=column),),
         )
 

@@ -193,7 +193,7 @@ class TestDocumentsThatAreWrong:
     def test_a_named_file_that_is_no_contract_says_how_one_begins(self, tidegate: Run, write: Write) -> None:
         ran = tidegate("check", write("notes.yaml", "- hello\n"), "--against", write("old.json"))
         assert ran.stdout.decode().startswith(
-            "notes.yaml:1:1  BREAKING  this is no contract; one begins with `apiVersion: tidegate/v1` and "
+            "notes.yaml:1:1  BREAKING  this is not a contract; one begins with `apiVersion: tidegate/v1` and "
             "`kind: DataContract`  [contract.invalid]\n"
         )
         assert ran.returncode == 1

@@ -265,7 +265,7 @@ def test_where_to_is_read() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("0:1,0:2", "a partition stands there twice"),
+        ("0:1,0:2", "a partition is named twice"),
         ("1969-12-31T23:59:59.999Z", "a time is not before 1970"),  # -1, the end of the topic to Kafka
         ("2026-07-01T12:00:00", "a time needs its zone"),
         ("0:x", "give offsets by partition"),

@@ -291,9 +291,9 @@ def test_columns_of_one_name_are_refused_with_their_place() -> None:
 @pytest.mark.parametrize(
     ("field", "message"),
     [
-        ("{type: record, fields: {a: 5}}", "this is no mapping"),
-        ("{type: record, fields: [a]}", "this is no mapping"),
-        ("{type: string, quality: {type: sql}}", "this is no list"),
+        ("{type: record, fields: {a: 5}}", "this is not a mapping"),
+        ("{type: record, fields: [a]}", "this is not a mapping"),
+        ("{type: string, quality: {type: sql}}", "this is not a list"),
         ("{type: record, fields: {child: {$ref: '#/definitions/order_id'}}}", "refers to itself"),
     ],
 )

@@ -122,7 +122,7 @@ KEYWORDS: list[tuple[dict[str, Any], Any, str, str]] = [
     ({"exclusiveMinimum": 3}, 3, "x 3 is not above 3", "a value above 3"),
     ({"maximum": 130}, 999, "x 999 is above 130", "a value up to 130"),
     ({"exclusiveMaximum": 1.5}, 1.5, "x 1.5 is not below 1.5", "a value below 1.5"),
-    ({"multipleOf": 0.5}, 0.7, "x 0.7 is no multiple of 0.5", "a multiple of 0.5"),
+    ({"multipleOf": 0.5}, 0.7, "x 0.7 is not a multiple of 0.5", "a multiple of 0.5"),
     ({"minLength": 3}, "ab", 'x "ab" has 2 characters, fewer than 3', "at least 3 characters"),
     ({"maxLength": 1}, "ab", 'x "ab" has 2 characters, more than 1', "at most 1 character"),
     ({"pattern": "^A"}, "b", 'x is "b", not of the form ^A', "text of the form ^A"),
