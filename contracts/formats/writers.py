@@ -35,7 +35,10 @@ class WriterSchema:
 
 @dataclass(frozen=True)
 class WriterSchemas:
-    """All versions of one subject. `is_current` says whether the list was fetched after the records were read."""
+    """All versions of one subject, the oldest first.
+
+    `is_current` says whether the list was fetched after the records were read.
+    """
 
     schemas: tuple[WriterSchema, ...]
     is_current: bool

@@ -22,6 +22,7 @@ from tidegate.contracts.infer.text_formats import FORMATS, TextFormat, days_of_d
 
 MOST_POSITIONS: Final = 5
 """Number of positions that are kept for the exceptions to a proposal."""
+# Maximum numbers of distinct values of a field that are counted exactly. 80,000 days are more than two centuries.
 _MOST_NUMBERS: Final = 5_000
 _MOST_DAYS: Final = 80_000
 _MOST_TEXTS: Final = 20_000
@@ -29,7 +30,9 @@ _MOST_LENGTHS: Final = 1_000
 _LONGEST_TEXT: Final = 200
 """Maximum length in bytes of texts whose values are counted."""
 _EDGE: Final = 24
+"""Number of smallest and of largest values that stay counted above these maxima."""
 _SAMPLE: Final = 40_000
+"""Number of values in the sample of a field; its second half takes one value of every `_LATE_SAMPLE`."""
 _LATE_SAMPLE: Final = 50
 
 NUMBER_SENTINELS: Final = (

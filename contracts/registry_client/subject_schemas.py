@@ -44,7 +44,7 @@ class SubjectSchemas:
 
     def known(self) -> WriterSchemas:
         """Return what is known without asking; there may be more."""
-        return WriterSchemas(tuple(self._versions.values()), is_current=False)
+        return self._listed(is_current=False)
 
     def current(self) -> WriterSchemas:
         """Request the schemas. Raises Unavailable if the registry is unreachable, and other errors of the request."""
@@ -54,7 +54,10 @@ class SubjectSchemas:
             raise Unavailable(f"the registry returned an invalid document about {self._subject}") from error
         except NotFoundError as error:  # gone between two questions
             raise Unavailable(f"the registry answered about {self._subject} what holds no more") from error
-        return WriterSchemas(tuple(self._versions.values()), is_current=True)
+        return self._listed(is_current=True)
+
+    def _listed(self, *, is_current: bool) -> WriterSchemas:
+        return WriterSchemas(tuple(self._versions[each] for each in sorted(self._versions)), is_current)
 
     def _fetched(self) -> dict[int, WriterSchema]:
         path = f"/subjects/{quote(self._subject, safe='')}/versions"

@@ -121,6 +121,9 @@ class BatchReport(BaseModel):
     quarantined: Count
     dropped: Count
     rules: Annotated[tuple[RuleCount, ...], Field(max_length=MOST_RULES)] = ()
+    alerts: Annotated[tuple[RuleCount, ...], Field(max_length=MOST_RULES)] = Field(
+        default=(), description="Violated rules of the records in `alerted`; part of `rules`."
+    )
     expectations: Annotated[tuple[ExpectationResult, ...], Field(max_length=MOST_EXPECTATIONS)] = ()
     shadow: ShadowResult | None = Field(
         default=None,

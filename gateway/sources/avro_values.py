@@ -32,16 +32,17 @@ class AvroValues:
     def __init__(self, schema: Any, framing: str, writers: WriterSchemas | None = None) -> None:
         self.schema = schema
         self.framing = framing
+        self._is_prefixed = framing == "confluent-prefix"
         self._writers = writers
         self._text = orjson.dumps(schema).decode()
 
     @classmethod
     def of_registry(cls, writers: WriterSchemas) -> AvroValues | None:
-        """Return a converter to the subject's schema with the highest id; None if that is not an Avro schema."""
-        newest = max(writers.schemas, key=lambda each: each.id, default=None)
-        if newest is None or newest.type != "avro":
+        """Return a converter to the subject's latest version; None if that is not an Avro schema."""
+        latest = writers.schemas[-1] if writers.schemas else None
+        if latest is None or latest.type != "avro":
             return None
-        return cls(json.loads(newest.text), "confluent-prefix", writers)
+        return cls(json.loads(latest.text), "confluent-prefix", writers)
 
     @classmethod
     def of_file(cls, path: Path) -> AvroValues:
@@ -68,7 +69,8 @@ class AvroValues:
         """Return the payload of a value; empty if its frame names no known schema, or it cannot be decoded."""
         if header is not None:
             self.framing = "confluent-header"
-        prefix = PREFIX_BYTES if self.framing == "confluent-prefix" else 0
+        # Producers may change to headers one after another, so that earlier values of the topic have prefixes.
+        prefix = PREFIX_BYTES if self._is_prefixed and header is None else 0
         if prefix and (len(value) < prefix or value[0]):
             return _UNREADABLE
         if self._writers is None:

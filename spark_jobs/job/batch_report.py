@@ -54,6 +54,7 @@ def report_of(
         quarantined=decision.quarantined,
         dropped=decision.dropped,
         rules=rule_counts(decision.rules + outcome.published.evidence)[:MOST_RULES],
+        alerts=rule_counts(decision.alerts)[:MOST_RULES],
         expectations=decision.expectations[:MOST_EXPECTATIONS],
         shadow=_compared(stream, judged),
         start=batch.start,

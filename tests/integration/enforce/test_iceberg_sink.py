@@ -125,7 +125,7 @@ def test_alerted_records_are_written_and_counted(line: Line) -> None:
     (report,) = line.reports
     assert (report.written, report.alerted, report.quarantined) == (2, 1, 0)
     alerted = RuleCount(stage=Stage.RULE, code="amount-is-known", severity=Severity.ERROR, records=1)
-    assert report.rules == (alerted,)
+    assert report.rules == report.alerts == (alerted,)
 
 
 @pytest.mark.parametrize("budget", [None, {"ratio": 0.1, "min_records": 4}])

@@ -147,9 +147,12 @@ def test_each_kind_of_news_is_sent_once_and_nothing_else_is(
     controls, book = factory.stream_controls(), factory.report_book()
     controls.record_event(STREAM, event_of(kind="started"))
     book.record(STREAM, make_report(1, quarantined=5))
-    rules = [{"stage": "rule", "code": "stay", "severity": "error", "records": 3}]
+    stay = {"stage": "rule", "code": "stay", "severity": "error", "records": 3}
+    quarantined = {"stage": "rule", "code": "age-is-known", "severity": "error", "records": 5}
     for _ in range(2):
-        book.record(STREAM, make_report(2, alerted=3, rules=rules))
+        book.record(
+            STREAM, make_report(2, alerted=3, quarantined=5, rules=[quarantined, stay], alerts=[stay])
+        )
     controls.pause(STREAM, "the clock is wrong")
     controls.pause(STREAM, "again")
     controls.resume(STREAM, accept_batch=False)
@@ -165,6 +168,16 @@ def test_each_kind_of_news_is_sent_once_and_nothing_else_is(
         ("stream-failed", "the stream has failed"),
     ]
     assert (told[0]["rules"], told[0]["first_offsets"]) == ([{"code": "stay", "records": 3}], {"0": 2000})
+
+
+def test_a_report_of_an_earlier_release_names_the_violated_rules_of_the_batch(
+    gate: Callable[..., Factory], web: WebServer, make_report: Callable[..., BatchReport]
+) -> None:
+    factory = gate(alert_webhook_url=SecretStr(web.url))
+    rules = [{"stage": "rule", "code": "stay", "severity": "error", "records": 3}]
+    factory.report_book().record(STREAM, make_report(1, alerted=3, rules=rules))
+    factory.close()
+    assert web.next()[1]["rules"] == [{"code": "stay", "records": 3}]
 
 
 def test_only_a_failed_reconciliation_is_sent_with_its_answer(
