@@ -210,7 +210,7 @@ class Ledger(BaseModel):
             raise StreamStopped(
                 f"the stored ledger cannot be read by this version: it was written by {release} in format {number}, and "
                 f"this version reads up to format {LEDGER_FORMAT}. Start the job with that release or a later one; to go "
-                "back, restore table and ledger together from a backup of before the upgrade"
+                "back, restore table and ledger together from a backup made before the upgrade"
             )
         try:
             return cls.model_validate_json(text)

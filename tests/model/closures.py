@@ -41,22 +41,24 @@ class ClosurePart(StrEnum):
     """The parts that can be removed; each value says what happens instead."""
 
     SKIP_CLOSED = "replay-read: refusals that were closed before are taken again"
-    FENCE_SENDER = "replay-read: earlier instances may send on"
-    CHECKS_CLAIM = "replay-read: whoever has fenced the sender sends, also when it was overtaken"
-    LOOKS_AHEAD = "replay-read: what was sent, and no ledger names, is not looked for"
+    FENCE_SENDER = "replay-read: earlier instances may continue to send"
+    CHECKS_CLAIM = (
+        "replay-read: an instance that has fenced the sender sends even if another has claimed since"
+    )
+    LOOKS_AHEAD = "replay-read: records that were sent and that no ledger names are not searched"
     SENDS_FIRST = "replay-send: the records are sent after the commit"
     ONE_TRANSACTION_RECORDS_FIRST = "replay-send: the positions are written in a second transaction"
     ONE_TRANSACTION_POSITIONS_FIRST = "replay-send: the records are sent in a second transaction"
     POSITIONS_FIRST = "replay-positions: those of a discard are written after the commit"
-    COMPARES = "replay-publish: a chunk that closes overwrites the ledger, whatever it is by now"
+    COMPARES = "replay-publish: a closing chunk overwrites the ledger even if it has changed"
     NAMES_POSITIONS = "replay-publish: the ledger does not name what it closes"
-    NAMES_AHEAD = "replay-publish: of what was sent before, only the chunk's is named"
-    LEFT_OUT = "judge: what was sent before a rewind is judged again"
+    NAMES_AHEAD = "replay-publish: of the records sent before, only those of the chunk are named"
+    LEFT_OUT = "judge: records that were sent before a rewind are judged again"
     COUNTS_LEFT_OUT = "publish: records that are left out are not counted"
-    REWIND_FENCES_SENDER = "fence: earlier instances may send on"
-    REWIND_KEEPS_SENT = "look: what was sent from the point of a rewind on is forgotten"
-    REWIND_LOOKS_AHEAD = "look: what was sent, and no ledger names, is not looked for"
-    REWIND_REOPENS = "look: what was discarded from the point of a rewind on stays discarded"
+    REWIND_FENCES_SENDER = "fence: earlier instances may continue to send"
+    REWIND_KEEPS_SENT = "look: records sent from the point of a rewind on are forgotten"
+    REWIND_LOOKS_AHEAD = "look: records that were sent and that no ledger names are not searched"
+    REWIND_REOPENS = "look: records discarded from the point of a rewind on stay discarded"
 
 
 class ClosureProtocol(ReplayProtocol):

@@ -18,7 +18,7 @@ BATCH = (Step.JUDGE, Step.PUBLISH)
 class Part(StrEnum):
     """The parts that can be removed; each value says what happens instead."""
 
-    FENCE = "fence: the broker lets everybody write on"
+    FENCE = "fence: older producers continue to write"
     READ_AFTER_FENCE = "verify: the ledger is read before the fence"
     READ_COMMITTED = "verify: a ledger of an aborted transaction is read too"
     LEDGER_IN_TRANSACTION = "publish: the ledger has a transaction of its own, after that of the records"

@@ -40,7 +40,7 @@ class ReplayPart(StrEnum):
     SKIP_OVERRULED = "replay-read: refusals that a rewind has overruled are taken too"
     SKIP_AHEAD = "replay-read: refusals ahead of the ledger are taken too"
     POSITIONS_FIRST = "replay-positions: they are written after the commit"
-    COMPARES = "replay-publish: the ledger is overwritten, whatever it is by now"
+    COMPARES = "replay-publish: the ledger is overwritten even if it has changed"
     COUNT = "replay-publish: the totals of refusals stay as they were"
     NAMES_POSITIONS = "replay-publish: the ledger does not name the positions"
     ONE_COMMIT_ROWS_FIRST = "replay-publish: the ledger moves in a second commit"

@@ -21,7 +21,7 @@ class UpsertPart(StrEnum):
     MARKS = "quarantine: deletes leave no mark"
     MARKS_FIRST = "quarantine: the marks of deletes are written after the commit"
     REPLAYED_DELETES = "replay-positions: a delete that is replayed leaves no mark"
-    LOOK_AT_PUBLISH = "replay-publish: the marks are those of when the chunk was read"
+    LOOK_AT_PUBLISH = "replay-publish: the marks are those read with the chunk"
     KEPT_IN_MEMORY = "replay-publish: the marks are those that the topic still has"
     KNOWN_MARKS = "replay-read: records from before the oldest mark that is kept are taken too"
 

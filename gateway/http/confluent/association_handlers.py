@@ -177,7 +177,7 @@ def _context(call: Call) -> str | None:
 def _check_held(call: Call, request: AssociationRequest) -> None:
     """Raise Refused if the resource has an association with a subject that the caller may not change.
 
-    One of another kind counts too: whoever has the first could not remove the resource with the second. The error does
+    One of another kind counts too: a client with the first could not remove the resource that has the second. The error does
     not name the subject.
     """
     for held in call.factory.associations().find(AssociationFilter(resource_id=request.resource_id)):
