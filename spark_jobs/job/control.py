@@ -216,9 +216,7 @@ class RegistryControl:
                 pass
             case httpx.codes.OK:
                 self._learn(self._read(answer), answer.etag)
-            case (
-                httpx.codes.NOT_FOUND
-            ):  # a stream that the gateway does not know cannot have been paused there
+            case httpx.codes.NOT_FOUND if answer.is_unknown:  # a stream that was never paused; a proxy's 404 says nothing
                 self._learn(StreamControl(stream=self._stream), None)
             case status:
                 raise Unavailable(f"it answered {status}")

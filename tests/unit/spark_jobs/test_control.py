@@ -76,7 +76,7 @@ def test_what_has_not_changed_is_not_sent_again(line: CuttableLine, factory: Fac
     assert line.statuses == [200, 304, 200]
 
 
-@pytest.mark.parametrize("status", [None, 500, 503, 429, 403])
+@pytest.mark.parametrize("status", [None, 500, 503, 429, 404, 403])
 def test_while_the_gateway_does_not_answer_what_was_known_last_holds(
     line: CuttableLine, factory: Factory, status: int | None
 ) -> None:
