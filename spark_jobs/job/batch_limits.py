@@ -39,13 +39,21 @@ class BatchLimits:
     def end_of_batch(self, start: Vector, end: Vector) -> Vector:
         """Return the end of a batch that begins at `start`: `end`, or less if the limits require it.
 
-        The batch has at least one offset.
+        The batch has at least one offset. Before the end of a failed batch it has only offsets of that batch. Otherwise a
+        partition that keeps receiving records would take the share of one with a few.
         """
+        failed = {
+            partition: max(start.get(partition, 0), min(last, self._suspect.get(partition, 0)))
+            for partition, last in end.items()
+        }
+        is_suspect = span(start, failed) > 0
+        if is_suspect:
+            end = failed
         pending = {partition: last - start.get(partition, 0) for partition, last in end.items()}
         offsets = sum(pending.values())
         estimate = sum(count * self._estimate(partition) for partition, count in pending.items())
         share = min(1.0, self._max_bytes / max(estimate, 1.0))
-        if self._is_suspect(start):
+        if is_suspect:
             share = min(share, self._max_offsets / offsets)
         if share >= 1.0:
             return end
@@ -62,10 +70,6 @@ class BatchLimits:
             return False
         self._suspect, self._max_offsets = dict(end), offsets // 2
         return True
-
-    def _is_suspect(self, start: Vector) -> bool:
-        """Return whether `start` is before the end of a failed batch."""
-        return any(start.get(partition, 0) < last for partition, last in self._suspect.items())
 
     def _estimate(self, partition: int) -> float:
         known = self._bytes_per_offset

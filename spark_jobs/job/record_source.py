@@ -108,9 +108,9 @@ class TopicSource:
         self._contract_id = plan.contract.id
         self._topic = topic
         self._group: PublishedOffsets | None = None
-        # Both are read before the claim, because retention may delete records meanwhile.
-        self._earliest, self._latest = topics.earliest(topic.name), topics.latest(topic.name)
-        self.topic_start = self._latest if settings.starting == "latest" else self._earliest
+        # Read before the claim, because retention may delete records meanwhile.
+        self._earliest = topics.earliest(topic.name)
+        self.topic_start = topics.latest(topic.name) if settings.starting == "latest" else self._earliest
 
     def require_same(self, ledger: Ledger) -> None:
         """Raise StreamStopped if the topic was created again."""
@@ -118,10 +118,12 @@ class TopicSource:
 
     def resume(self, ledger: Ledger) -> int:
         """Find the offsets to resume from, and commit them to the consumer group of the stream."""
-        self._start = resume(ledger, self._topic, self._earliest, self._latest)
+        # Read again: the instance that held the ledger before may have judged newer records, also of new partitions.
+        latest = self.latest()
+        self._start = resume(ledger, self._topic, {**dict.fromkeys(latest, 0), **self._earliest}, latest)
         self._group = PublishedOffsets(self._settings.kafka, self._contract_id)
         self.publish(ledger)
-        return span(self._start, self._latest)
+        return span(self._start, latest)
 
     def start(self, ledger: Ledger, handler: BatchHandler) -> Query:
         """Start a streaming query with an empty checkpoint."""

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from threading import Event, Semaphore
+from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -21,6 +22,7 @@ from tidegate.contracts.errors import StreamStopped, Unavailable
 from tidegate.contracts.stream.evidence import headers_of
 from tidegate.contracts.stream.ledger import BatchTotals
 from tidegate.contracts.stream.output_topics import quarantine_topic
+from tidegate.spark_jobs.job.record_source import TopicSource
 from tidegate.spark_jobs.kafka.outputs import read_committed
 from tidegate.spark_jobs.kafka.source_topic import require_same
 from tidegate.spark_jobs.kafka.topics import Topics
@@ -312,6 +314,28 @@ def test_an_added_partition_whose_first_records_are_gone_stops_the_stream(either
     assert outputs(line) == (4, 0)
     after = line.ledger()
     assert after == before.claim(1, after.instance)
+
+
+def test_what_another_instance_judges_during_a_start_is_not_lost(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The instance that starts has looked at the topic before the other judges new records, of a new partition too."""
+    line.produce(row(0, 1))
+    line.enforce()
+
+    def open_slowly(*arguments: Any) -> TopicSource:
+        source = TopicSource(*arguments)
+        monkeypatch.undo()
+        add_partitions(line, 3)
+        line.produce(row(0, 2), Sent(row(1, 3).value, None, 2))
+        line.enforce()
+        line.produce(Sent(row(1, 4).value, None, 2))
+        return source
+
+    monkeypatch.setattr("tests.integration.enforce.line.TopicSource", open_slowly)
+    line.enforce()
+    assert [each["amount"] for each in line.rows()] == [1, 2, 3, 4]
+    assert line.reconcile().holds
 
 
 def test_the_first_start_begins_where_the_topic_begins(either: Line) -> None:

@@ -83,11 +83,23 @@ def test_a_batch_that_fails_is_halved_down_to_the_record(poison: tuple[int, int]
     assert failures <= 15  # 11,000 offsets are halved 13 times
 
 
+def test_a_partition_that_keeps_receiving_records_does_not_delay_the_search() -> None:
+    limits, start, end = BatchLimits(256 * MIB), {0: 0, 1: 0}, {0: 5_000, 1: 10}
+    for _ in range(30):
+        end[0] += 500
+        until = limits.end_of_batch(start, end)
+        if not start[1] <= 7 < until[1]:
+            start = until
+        elif not limits.halve(start, until):
+            break
+    assert (span(start, until), start[1]) == (1, 7)
+
+
 def test_past_what_has_failed_batches_are_whole() -> None:
     limits = BatchLimits(256 * MIB)
     assert limits.halve({0: 0}, {0: 100})
     assert limits.end_of_batch({0: 0}, {0: 1_000}) == {0: 50}
-    assert limits.end_of_batch({0: 99}, {0: 1_000}) == {0: 149}
+    assert limits.end_of_batch({0: 99}, {0: 1_000}) == {0: 100}
     assert limits.end_of_batch({0: 100}, {0: 1_000}) == {0: 1_000}
 
 
