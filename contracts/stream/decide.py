@@ -83,10 +83,14 @@ class BudgetSpent(StreamStopped):
 
 @dataclass(frozen=True, slots=True)
 class BudgetContext:
-    """The context of a batch: earlier batches, newest first, and whether a person has accepted it."""
+    """The context of a batch: earlier batches, newest first, and whether a person has accepted it.
+
+    `is_refused` means that an earlier attempt has refused the batch as a whole, after a check of the budget.
+    """
 
     earlier: tuple[Counted, ...] = ()
     is_accepted: bool = False
+    is_refused: bool = False
 
     def window(self, budget: ErrorBudget, batch: Counted) -> Counted:
         """Return the counts of `batch` and of earlier batches until the budget's window is filled."""
@@ -122,9 +126,9 @@ class BudgetWindow:
         else:
             self._batches.appendleft(counted)
 
-    def context(self, *, is_accepted: bool) -> BudgetContext:
+    def context(self, *, is_accepted: bool, is_refused: bool = False) -> BudgetContext:
         """Return the context of the next batch."""
-        return BudgetContext(tuple(self._batches), is_accepted)
+        return BudgetContext(tuple(self._batches), is_accepted, is_refused)
 
 
 def is_spent(budget: ErrorBudget, counted: Counted) -> bool:
@@ -179,6 +183,8 @@ class Decision:
     expectations: tuple[ExpectationResult, ...] = ()
     refusal: tuple[Violation, ...] = ()
     is_accepted: bool = False
+    was_refused: bool = False
+    """Whether an earlier attempt has refused the batch as a whole, and its records count as refused here."""
     by_partition: Mapping[int, FateCounts] = field(default_factory=dict)
     """Counts by source partition; they add up to those of the batch."""
 
@@ -186,6 +192,11 @@ class Decision:
     def records(self) -> int:
         """Return the number of records of the batch."""
         return self.written + self.quarantined + self.dropped
+
+    @property
+    def begins_anew(self) -> bool:
+        """Return whether the window of the error budget starts again after the batch, and without it."""
+        return self.is_accepted or self.was_refused or bool(self.refusal)
 
     @property
     def counted(self) -> Counted:
@@ -281,6 +292,8 @@ def _within_budget(
     """Return the decision after a check of the error budget. Raises BudgetSpent if it stops the batch."""
     if budget is None:
         return decision
+    if context.is_refused:
+        return replace(decision, was_refused=True)
     counted = context.window(budget, decision.counted)
     if not is_spent(budget, counted):
         return decision

@@ -365,6 +365,11 @@ def span(start: Vector, end: Vector) -> int:
     return sum(offset - start.get(partition, 0) for partition, offset in end.items())
 
 
+def up_to(most: Vector, start: Vector, end: Vector) -> Vector:
+    """Return the end of the part of [start, end) that is below `most`; a partition missing from `most` has none."""
+    return {p: max(start.get(p, 0), min(last, most.get(p, 0))) for p, last in end.items()}
+
+
 def require_contiguous(ledger_end: Vector, start: Vector) -> None:
     """Check that a batch starts exactly at the end of the ledger.
 
@@ -400,6 +405,10 @@ class BatchRefusal:
     def covers(self, partition: int, offset: int) -> bool:
         """Return whether a record ahead of the ledger was part of the batch."""
         return offset < self.end.get(partition, 0)
+
+    def overlaps(self, start: Vector, end: Vector) -> bool:
+        """Return whether any offset of [start, end), which is ahead of the ledger, was part of the batch."""
+        return span(start, up_to(self.end, start, end)) > 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,12 @@
-"""Limits of the size of a batch: by offsets, by bytes, and by halving a failed batch."""
+"""Limits of the size of a batch: by offsets, by bytes, by halving a failed batch, and by the ends of refused ones."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
-from tidegate.contracts.stream.ledger import Vector, span
+from tidegate.contracts.stream.ledger import BatchRefusal, Vector, span, up_to
 
 _UNKNOWN_BYTES: Final = 25 * 1024
 """Assumed bytes per offset before any is read: with 256 MiB the first batch has about 10,000 offsets."""
@@ -26,6 +27,8 @@ class BatchLimits:
         self._bytes_per_offset: dict[int, float] = {}
         self._suspect: Vector = {}
         self._max_offsets = 0
+        self.refused: tuple[BatchRefusal, ...] = ()
+        """The batches ahead of the ledger that an earlier attempt has refused as a whole."""
 
     def note(self, start: Vector, end: Vector, read: Mapping[int, int]) -> None:
         """Record the bytes read of each partition between two vectors."""
@@ -39,15 +42,13 @@ class BatchLimits:
     def end_of_batch(self, start: Vector, end: Vector) -> Vector:
         """Return the end of a batch that begins at `start`: `end`, or less if the limits require it.
 
-        The batch has at least one offset. Before the end of a failed batch it has only offsets of that batch. Otherwise a
-        partition that keeps receiving records would take the share of one with a few.
+        The batch has at least one offset. Before the end of a refused batch it has only offsets of that one. The same
+        holds for a failed batch: otherwise a partition that keeps receiving records would take the share of the others.
         """
-        failed = {
-            partition: max(start.get(partition, 0), min(last, self._suspect.get(partition, 0)))
-            for partition, last in end.items()
-        }
-        is_suspect = span(start, failed) > 0
-        if is_suspect:
+        refused = (up_to(each.end, start, end) for each in self.refused if each.overlaps(start, end))
+        end = min(refused, key=partial(span, start), default=end)
+        failed = up_to(self._suspect, start, end)
+        if is_suspect := span(start, failed) > 0:
             end = failed
         pending = {partition: last - start.get(partition, 0) for partition, last in end.items()}
         offsets = sum(pending.values())

@@ -216,7 +216,9 @@ class RegistryControl:
                 pass
             case httpx.codes.OK:
                 self._learn(self._read(answer), answer.etag)
-            case httpx.codes.NOT_FOUND if answer.is_unknown:  # a stream that was never paused; a proxy's 404 says nothing
+            case httpx.codes.NOT_FOUND if (
+                answer.is_unknown
+            ):  # a stream that was never paused; a proxy's 404 says nothing
                 self._learn(StreamControl(stream=self._stream), None)
             case status:
                 raise Unavailable(f"it answered {status}")

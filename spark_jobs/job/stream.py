@@ -282,7 +282,7 @@ class StreamAttempt:
             ms=watch.milliseconds,
         )
         self._judged_end = self._ledger.end
-        self._refusals = self._sink.settled.refusals()
+        self._limits.refused = self._sink.settled.refusals()
         self._expectations.published = self._ledger.n
         return self._records.start(self._ledger, self._batch_handler)
 
@@ -357,7 +357,7 @@ class StreamAttempt:
         now = time.time_ns()
         shadow = self._shadows.of(control.shadow, plan, now)
         aside = control.set_aside_within(start, end)
-        asked = replace(self._expectations.ask(plan, self._refusals), shadow=shadow, set_aside=aside)
+        asked = replace(self._expectations.ask(plan, self._limits.refused), shadow=shadow, set_aside=aside)
         batch = MicroBatch(rows, start, end, plan.with_now(now), settled, watch, asked, control.revision)
         try:
             with watch(Step.JUDGE), worker_errors():
@@ -373,7 +373,8 @@ class StreamAttempt:
             self._records.require_same(self._ledger)
             with watch(Step.DECIDE):
                 is_accepted = control.accepted is not None and control.accepted.overlaps(start, end)
-                context = self._control.window.context(is_accepted=is_accepted)
+                is_refused = any(each.overlaps(start, end) for each in self._limits.refused)
+                context = self._control.window.context(is_accepted=is_accepted, is_refused=is_refused)
                 results = judged.results
                 decision = decide(plan, results.tallies, results.first_failed, settled, context)
                 decision = self._expectations.decide(plan, results, decision)
@@ -407,11 +408,11 @@ class StreamAttempt:
             self._ledger = published.ledger
             self.published += 1
             self._in_hand.pop(0)
-            begins_anew = decision.is_accepted or bool(decision.refusal)
-            self._control.window.published(decision.counted, begins_anew=begins_anew)
+            self._control.window.published(decision.counted, begins_anew=decision.begins_anew)
             self._job.observer(self._contract_id, Step.COMMITTED)
             with batch.watch.trace.current():
                 self._report(batch, judged, decision, published, began)
+            published.require_followed()
         except BaseException as error:
             batch.watch.trace.fail(error)
             self._fail(error, batch)
@@ -484,10 +485,8 @@ class StreamAttempt:
         began: datetime,
     ) -> None:
         """Report a published batch: to the consumer group, the registry, the log and the trace."""
-        lag = self._lag(batch.end)
-        report = report_of(
-            self._contract_id, self._sink, batch, judged, Outcome(decision, published, began, lag)
-        )
+        outcome = Outcome(decision, published, began, self._lag(batch.end))
+        report = report_of(self._contract_id, self._sink, batch, judged, outcome)
         self._records.publish(published.ledger)
         self._job.reporter.report(report)
         log_batch(report, decision)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 import structlog
 
-from tidegate.contracts.errors import StreamStopped
+from tidegate.contracts.errors import StreamStopped, TidegateError
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.stream.counts import RuleKey
 from tidegate.contracts.stream.decide import Decision
@@ -163,6 +163,13 @@ class Published:
 
     ledger: Ledger
     evidence: Counter[RuleKey]
+    failure: TidegateError | None = None
+    """The error of a step after the commit."""
+
+    def require_followed(self) -> None:
+        """Raise the error of a step after the commit, if there is one; the batch is reported before."""
+        if self.failure is not None:
+            raise self.failure
 
 
 class HeldRecords(Protocol):

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark import inheritable_thread_target
 
-from tidegate.contracts.errors import Fenced, Unavailable
+from tidegate.contracts.errors import Fenced, TidegateError, Unavailable
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.stream.counts import RuleKey
 from tidegate.contracts.stream.decide import Decision
@@ -203,7 +203,10 @@ class StagedSink:
         changes = batch.published(decision, scan_from, len(self._slots), dropped, marks)
         published = Published(self._commit(parts, mark, batch, changes), evidence)
         if self._refusals is not None and decision.quarantined:
-            self._refusals.follow(published.ledger, batch.watch.notify)
+            try:
+                self._refusals.follow(published.ledger, batch.watch.notify)
+            except TidegateError as error:
+                return replace(published, failure=error)
         return published
 
     def _refuse(self, judged: JudgedBatch[TableParts], decision: Decision) -> Published:

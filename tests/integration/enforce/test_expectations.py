@@ -160,8 +160,20 @@ class KilledError(Exception):
 
 
 @pytest.mark.full
-def test_a_batch_that_was_refused_before_a_crash_stays_refused(line: Line) -> None:
-    expect(line, MEAN)
+@pytest.mark.parametrize(
+    "budget",
+    [
+        None,
+        {"ratio": 0.5},
+        {"ratio": 0.5, "action": "pause"},
+        {"ratio": 0.01, "action": "quarantine", "window_records": 100},
+    ],
+)
+def test_a_batch_that_was_refused_before_a_crash_stays_refused(
+    line: Line, budget: dict[str, Any] | None
+) -> None:
+    """Its records spend no error budget: not that of the batch, and not that of the valid records after it."""
+    expect(line, MEAN, error_budget=budget)
     line.produce(row(0, 100), row(1, 100))
 
     def kill(_stream: str, finished: Step) -> None:

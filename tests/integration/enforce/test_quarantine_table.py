@@ -17,7 +17,7 @@ from tests.integration.enforce.test_erase import PERSON, Erasing, with_a_person
 from tests.integration.enforce.test_rewind import Rewinding, mended, record, with_a_bad_contract
 from tests.integration.enforce.test_source_changes import PowerCutError, cut_after_quarantine
 from tests.marks import full
-from tidegate.contracts.errors import StreamStopped
+from tidegate.contracts.errors import StreamStopped, Unavailable
 from tidegate.contracts.stream.evidence import headers_of, read_evidence, read_original
 from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.contracts.stream.reconciliation import Answer
@@ -94,6 +94,26 @@ def require_kept(line: Line) -> int:
     assert answer.answer is not Answer.LOST  # where the topic has deleted records, nothing can be proven
     assert (len(answer.not_kept), len(answer.kept_twice)) == (0, 0)
     return len(rows)
+
+
+@pytest.mark.full
+def test_a_batch_is_reported_although_the_quarantine_table_could_not_follow_it(
+    make_line: Callable[..., Line], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = make_line(**ON)
+    line.produce(row(0, 999), row(1))
+
+    def be_busy(*_: object) -> None:
+        raise Unavailable("other commits kept moving the table")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(quarantine_table.QuarantineTable, "follow", be_busy)
+        with pytest.raises(Unavailable, match="kept moving"):
+            line.enforce()
+    line.produce(row(2, 999), row(3))
+    line.enforce()
+    assert [(report.written, report.quarantined) for report in line.reports] == [(1, 1), (1, 1)]
+    assert require_kept(line) == 2
 
 
 def cut(step: AnyStep, times: int = 1) -> Callable[[str, AnyStep], None]:

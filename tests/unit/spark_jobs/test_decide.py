@@ -160,6 +160,22 @@ def test_the_ratio_of_a_window_is_of_whole_batches_back_to_as_many_records() -> 
     assert not spent_by(alone, 2, bad)
 
 
+@pytest.mark.parametrize("action", ["fail", "pause", "quarantine"])
+def test_a_batch_that_an_earlier_attempt_refused_as_a_whole_spends_no_budget(action: str) -> None:
+    plan = plan_of(error_budget={"ratio": 0.2, "action": action, "window_records": 100})
+    tallies = [Tally(Disposition.QUARANTINED, None, 10)]
+    window = BudgetWindow()
+    window.published(Counted(20, 1), begins_anew=False)
+    context = window.context(is_accepted=False, is_refused=True)
+    decision = decide(plan, tallies, none_failed, {}, context)
+    assert (decision.over_budget, decision.quarantined, decision.begins_anew) == (False, 10, True)
+    window.published(decision.counted, begins_anew=decision.begins_anew)
+    valid = decide(
+        plan, [Tally(Disposition.ACCEPTED, None, 9)], none_failed, {}, window.context(is_accepted=False)
+    )
+    assert (valid.over_budget, valid.begins_anew) == (False, False)
+
+
 def test_an_accepted_batch_passes_and_what_must_not_pass_still_does_not() -> None:
     plan = plan_of(error_budget={"ratio": 0.2, "action": "pause"})
     tallies = [Tally(Disposition.ACCEPTED, None, 1), Tally(Disposition.QUARANTINED, bits(plan, "known"), 9)]
