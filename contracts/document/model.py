@@ -259,7 +259,7 @@ class DataContract(Part):
     )
     on_violation: OnViolation = Field(
         default=OnViolation.QUARANTINE,
-        description="What happens to a record with a violation of severity error.",
+        description="What happens to a record with a violation of severity error: quarantine and drop refuse it, alert writes it, fail stops the stream.",
     )
     error_budget: ErrorBudget | None = Field(
         default=None, description="How much of a batch may be refused before the stream stops."

@@ -25,7 +25,7 @@ def login(*, registry: RegistryUrl = DEFAULT_REGISTRY) -> None:
     Asks for the key without showing it; from a pipe, reads its first line. The
     key is stored in the user's configuration folder, in a file that only this
     user can read (mode 0600), and sent to this URL only. Verbs use it if no
-    TIDEGATE_REGISTRY_ variable has credentials. The job and the verbs that need
+    TIDEGATE_REGISTRY_ variable has credentials. The job and the commands that need
     Spark read the variables only.
 
     Examples:
@@ -65,7 +65,7 @@ def logout(*, registry: RegistryUrl = DEFAULT_REGISTRY) -> None:
 def whoami(*, registry: RegistryUrl = DEFAULT_REGISTRY, output_format: OutputFormat = "text") -> None:
     """Show the principal and the roles of your credentials.
 
-    Uses the credentials that the other verbs would use: of the environment, or
+    Uses the credentials that other commands would use: of the environment, or
     those that `tidegate login` stored.
 
     Examples:

@@ -291,9 +291,9 @@ class VerbGroup(TyperGroup):
         """Return the verb. Raises SettingsError that points to `infer` for a name in _BEGINNINGS."""
         if args and args[0] in _BEGINNINGS:
             raise SettingsError(
-                f"there is no verb `{args[0]}`: `tidegate infer SOURCE` proposes a contract from records that you have "
-                "and `tidegate infer --help` has examples; to write one by hand, begin with "
-                "`tidegate schema`, which editors complete and check by"
+                f"there is no command `{args[0]}`: `tidegate infer SOURCE` proposes a contract from records that you have, "
+                "and `tidegate infer --help` has examples. To write one by hand, see docs/how-to/write-a-contract.md; "
+                "`tidegate schema` prints the schema by which editors complete it"
             )
         return super().resolve_command(ctx, args)
 

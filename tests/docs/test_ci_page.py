@@ -28,7 +28,9 @@ PAGE = "".join(
     Path("docs", name).read_text("utf-8") for name in ("how-to/ci.md", "reference/check-reports.md")
 )
 BLOCKS = re.findall(r"```(\w*)\n(.*?)```", PAGE, flags=re.DOTALL)
-WORKFLOW, GITLAB, USED_HOOKS = (read_yaml("example", text).value for kind, text in BLOCKS if kind == "yaml")
+OWN_FILE, WORKFLOW, GITLAB, USED_HOOKS = (
+    read_yaml("example", text).value for kind, text in BLOCKS if kind == "yaml"
+)
 HOOKS = {
     hook["id"]: hook for hook in read_yaml("hooks", Path(".pre-commit-hooks.yaml").read_text("utf-8")).value
 }
@@ -67,6 +69,33 @@ def test_the_job_of_gitlab_writes_its_report(git: Git, tmp_path: Path) -> None:
     report = json.loads((git.root / GITLAB["contracts"]["artifacts"]["reports"]["codequality"]).read_text())
     found = {each["check_name"]: each for each in report}["schema.maximum-lowered"]
     assert (found["location"]["path"], found["severity"]) == ("contracts/admissions.json", "blocker")
+
+
+def test_a_change_of_a_schema_in_its_own_file_is_a_change_of_the_contract(
+    git: Git, capsys: pytest.CaptureFixture[str]
+) -> None:
+    schema = git.root / OWN_FILE["schema"]["file"]
+    schema.parent.mkdir()
+
+    def write_schema(kind: str) -> None:
+        record = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": kind}]}
+        schema.write_text(json.dumps(record))
+
+    write_schema("long")
+    contract = {
+        "apiVersion": "tidegate/v1",
+        "kind": "DataContract",
+        "id": "o",
+        "version": "1.0.0",
+        "topic": "o",
+    }
+    (git.root / "contract.json").write_text(json.dumps({**contract, **OWN_FILE}))
+    base = git.commit()
+    write_schema("int")
+    with pytest.raises(typer.Exit) as ended:
+        check([Path()], against=f"git:{base}")
+    assert ended.value.exit_code == ExitCode.FINDINGS
+    assert "avro.type-changed" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("schema", "example"), [("github-workflows", WORKFLOW), ("gitlab-ci", GITLAB)])
