@@ -11,7 +11,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from tidegate.gateway.storage.access import begins_with
 from tidegate.gateway.storage.audit_chain import NO_HEAD, AuditEntry, Change, Head, chained
-from tidegate.gateway.storage.tables import Instant, Store, Table, fields_of
+from tidegate.gateway.storage.tables import Instant, Number, Store, Table, fields_of
 
 _CHUNK = 200
 
@@ -21,7 +21,7 @@ class AuditRow(Table):
 
     __tablename__ = "audit"
 
-    number: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    number: Mapped[int] = mapped_column(Number, primary_key=True, autoincrement=False)
     at: Mapped[datetime] = mapped_column(Instant)
     who: Mapped[str] = mapped_column(Text)
     action: Mapped[str] = mapped_column(Text)
@@ -38,7 +38,7 @@ class AuditHeadRow(Table):
     __tablename__ = "audit_head"
 
     key: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
-    number: Mapped[int] = mapped_column(Integer)
+    number: Mapped[int] = mapped_column(Number)
     hash: Mapped[str] = mapped_column(Text)
 
 

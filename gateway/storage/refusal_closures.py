@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sqlalchemy import Integer, LargeBinary, delete, select
+from sqlalchemy import BigInteger, Integer, LargeBinary, delete, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from tidegate.gateway.storage.tables import Name, Store, Table, fields_of
@@ -18,7 +18,7 @@ class _OffsetsRow(Table):
 
     stream: Mapped[str] = mapped_column(Name, primary_key=True)
     partition: Mapped[int] = mapped_column(Integer, primary_key=True)
-    chunk: Mapped[int] = mapped_column(Integer, primary_key=True)
+    chunk: Mapped[int] = mapped_column(BigInteger, primary_key=True)
     name: Mapped[str]
     offsets: Mapped[bytes] = mapped_column(LargeBinary)
 

@@ -29,6 +29,9 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeDecorator
 
+Number = BigInteger().with_variant(Integer, "sqlite")
+"""A number of 64 bits. SQLite has them in every integer column, and generates keys only in one of the type INTEGER."""
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -209,7 +212,7 @@ class BatchRow(Table):
         Index("ix_batches_committed", "stream", "committed_at", "records", "quarantined", "dropped"),
     )
 
-    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    id: Mapped[int] = mapped_column(Number, primary_key=True)
     stream: Mapped[str] = mapped_column(ForeignKey("streams.stream"))
     epoch: Mapped[int] = mapped_column(BigInteger)
     n: Mapped[int] = mapped_column(BigInteger)

@@ -24,7 +24,7 @@ class AuditFilter(BaseModel):
     who: Words = None
     action: Words = None
     subject: Words = None
-    before: Annotated[Annotated[int, Field(ge=1, lt=2**31)] | None, BeforeValidator(empty_is_none)] = None
+    before: Annotated[Annotated[int, Field(ge=1, lt=2**63)] | None, BeforeValidator(empty_is_none)] = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ class AuditList(BaseModel):
 )
 def list_audit(
     factory: FactoryDep,
-    after: Annotated[int, Query(ge=0, lt=2**31, description="Entries numbered above this one.")] = 0,
+    after: Annotated[int, Query(ge=0, lt=2**63, description="Entries numbered above this one.")] = 0,
     limit: Annotated[int, Query(ge=1, le=1000, description="How many entries to give.")] = 100,
     subject: Annotated[str | None, Query(description="Only entries about this subject.")] = None,
 ) -> AuditList:

@@ -12,16 +12,21 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import create_engine, inspect, text
+from sqlalchemy import create_engine, inspect, select, text
 
 from tests.postgresql import Postgresql, newest_binaries
 from tidegate.contracts.errors import SettingsError, Unavailable
-from tidegate.contracts.stream.report import BatchReport
+from tidegate.contracts.stream.counts import RuleCount
+from tidegate.contracts.stream.report import BatchReport, ExpectationResult
+from tidegate.contracts.verdict import Severity, Stage
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.storage import migrations
 from tidegate.gateway.storage.database import Database, _alembic_config
+from tidegate.gateway.storage.refusal_closures import StoredOffsets
+from tidegate.gateway.storage.reports import ExpectationResultRow
 from tidegate.gateway.storage.sql import Stores
-from tidegate.gateway.storage.tables import Table
+from tidegate.gateway.storage.tables import BatchRow, BatchRuleRow, Table
+from tidegate.gateway.streams.quarantine_index.columns import CHUNK_BITS
 
 MakeContract = Callable[..., bytes]
 MakeReport = Callable[..., BatchReport]
@@ -140,6 +145,49 @@ def test_migrations_make_exactly_the_mapped_tables(database_url: str) -> None:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, Table.metadata) == []
     engine.dispose()
+
+
+@only_postgresql
+def test_numbers_continue_beyond_32_bits(
+    client: Any, factory: Factory, make_contract: MakeContract, make_report: MakeReport
+) -> None:
+    """SQLite has no columns of 32 bits."""
+    factory.registry().publish(make_contract(), "contract.json")
+    last = 2**31 - 1
+    engine = create_engine(factory.settings.database_url.get_secret_value())
+    with engine.begin() as connection:
+        connection.execute(text("SELECT setval('batches_id_seq', :last)"), {"last": last})
+        connection.execute(text("UPDATE audit_head SET number = :last"), {"last": last})
+    rule = RuleCount(stage=Stage.RULE, code="age-is-known", severity=Severity.ERROR, records=1)
+    result = ExpectationResult(
+        id="mean-stay",
+        type="expect_column_mean_to_be_between",
+        columns=("length_of_stay",),
+        outcome="met",
+        judged_by="tidegate",
+        considered=100,
+        observed=4.25,
+    )
+    report = make_report(1, quarantined=1, rules=[rule], expectations=[result])
+    answer = client.post("/api/v1/streams/hospital.admissions/batches", report.model_dump_json())
+    assert answer.status_code == 201, answer.text
+    with engine.connect() as connection:
+        for row in (BatchRow.id, BatchRuleRow.batch_id, ExpectationResultRow.batch_id):
+            assert connection.scalars(select(row)).all() == [2**31]
+    engine.dispose()
+    factory.registry().publish(make_contract(version="1.3.0"), "contract.json")
+    entries = client.get(f"/api/v1/audit?after={last}").json()["entries"]
+    assert [each["number"] for each in entries] == [2**31]
+    assert client.get(f"/api/v1/audit?after={2**31}").json()["entries"] == []
+    assert client.get(f"/desk/audit?before={2**31 + 1}").status_code == 200
+
+
+def test_the_highest_offset_of_a_topic_has_a_chunk(factory: Factory) -> None:
+    stored = StoredOffsets(2**31 - 1, (2**63 - 1) >> CHUNK_BITS, "replayed", b"offsets")
+    with factory.database.writing() as stores:
+        for store in (stores.closures, stores.reasons):
+            store.put("adm", [stored])
+            assert store.all("adm") == (stored,)
 
 
 @only_postgresql
