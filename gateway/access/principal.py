@@ -94,6 +94,14 @@ class Principal:
         """Return whether a grant of this role or a higher one covers the subject."""
         return any(grant.role >= role and subject.startswith(grant.prefix) for grant in self.grants)
 
+    def runs_job(self, subject: str) -> bool:
+        """Return whether the principal may see what a job needs: a grant of reporter itself, approver or admin covers it.
+
+        A producer reports too, but only a job and those who may reveal values see the values of a fix.
+        """
+        grants = (grant for grant in self.grants if grant.role != Role.PRODUCER)
+        return any(grant.role >= Role.REPORTER and subject.startswith(grant.prefix) for grant in grants)
+
     def sees(self, subject: str) -> bool:
         """Return whether this principal may know that the subject exists."""
         return self.may(Role.VIEWER, subject)

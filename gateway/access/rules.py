@@ -99,7 +99,7 @@ NATIVE: Mapping[tuple[str, str], Rule] = {
     ("POST", f"{_STREAM}/replays"): _APPROVE_STREAM,
     ("POST", f"{_STREAM}/replays/{{replay}}/approval"): _APPROVE_STREAM,  # by a second person
     ("DELETE", f"{_STREAM}/replays/{{replay}}"): _APPROVE_STREAM,
-    ("GET", f"{_STREAM}/replays/{{replay}}/request"): _REPORT,
+    ("GET", f"{_STREAM}/replays/{{replay}}/request"): _REPORT,  # has hidden values: not for producers
     ("POST", f"{_STREAM}/replays/{{replay}}/progress"): _REPORT,
     ("GET", f"{_STREAM}/adoptions"): _VIEW_STREAM,
     ("POST", f"{_STREAM}/adoptions"): _APPROVE_STREAM,  # may give up records

@@ -147,12 +147,18 @@ class StreamReplays(Service):
             return _shown(stores, stream, [_find(stores, stream, replay)], by)[0]
 
     def request(self, stream: str, replay: UUID, by: Principal = ANONYMOUS) -> ReplayRequest:
-        """Return the whole request of an open replay, for the job.
+        """Return the whole request of an open replay, with the hidden values of its fix, for the job.
 
-        Raises NotFoundError, Forbidden for a principal that may not report about the stream.
+        Raises NotFoundError, Forbidden for a principal that neither runs the job of the stream nor may reveal values.
         """
         with self._database.reading() as stores:
-            reporter_topic(stores, stream, by)
+            subject = subject_of(reporter_topic(stores, stream, by))
+            if not by.runs_job(subject):
+                held = ", ".join(map(str, by.grants))
+                raise Forbidden(
+                    f"this needs the role reporter itself, or approver, of the subject {subject}; {by.name} has {held}. "
+                    "Use a key with the role reporter for the job"
+                )
             found = stores.replays.request(stream, replay)
             if found is None:
                 raise NotFoundError(f"no replay {replay} of {stream} is open")

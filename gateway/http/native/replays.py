@@ -203,7 +203,10 @@ def cancel_replay(
 def get_replay_request(
     stream: StreamName, replay: ReplayId, factory: FactoryDep, principal: PrincipalDep
 ) -> ReplayRequest:
-    """Return the whole request, for the job of the stream; only of a replay that is open."""
+    """Return the whole request, for the job of the stream; only of a replay that is open.
+
+    It shows the hidden values of a fix, so the role producer does not include it: it needs reporter itself, or approver.
+    """
     return factory.replays().request(stream, replay, principal)
 
 

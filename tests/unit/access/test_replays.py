@@ -123,6 +123,31 @@ def test_only_an_approver_and_the_job_see_values_of_classified_fields(hire: Hire
     assert eve.ask("GET", f"{one}/request").status_code == 403
 
 
+def test_the_role_producer_does_not_include_the_request_of_a_replay(hire: Hire) -> None:
+    ann, ben = hire("approver"), hire("approver")
+    one = f"{PATH}/{ask(ann)['id']}"
+    ben.ask("POST", f"{one}/approval")
+    for grants in (
+        ("producer",),
+        ("producer:hospital.", "reporter:nyc."),
+        ("producer", "approver:nyc."),
+    ):
+        answer = hire(*grants).ask("GET", f"{one}/request")
+        assert answer.status_code == 403, grants
+        assert "this needs the role reporter itself, or approver, of the subject" in answer.json()["detail"]
+        assert SECRET not in answer.text
+        assert order()["fingerprint"] not in answer.text
+    for grants in (
+        ("reporter",),
+        ("producer", "reporter:hospital."),
+        ("approver:hospital.",),
+        ("admin",),
+    ):
+        found = hire(*grants).json(f"{one}/request")
+        assert (found["fix"], found["fingerprint"]) == (order()["fix"], order()["fingerprint"])
+    assert hire("reporter:nyc.").ask("GET", f"{one}/request").status_code == 404
+
+
 def test_the_answer_to_a_report_has_no_hidden_value(hire: Hire, factory: Factory) -> None:
     asked = ask(hire("approver"))
     one = f"{PATH}/{asked['id']}"
