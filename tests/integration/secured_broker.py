@@ -6,7 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
     AdminClient,
+    ResourcePatternType,
+    ResourceType,
     ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialUpsertion,
@@ -65,6 +70,10 @@ class SecuredBroker(Broker):
             "listener.name.ssl.ssl.client.auth=required",
             "listener.name.ssl.ssl.truststore.type=PEM",
             f"listener.name.ssl.ssl.truststore.location={self.authority.path}",
+            # A topic without rules is open to all; the plain listener, that of the broker itself, to everything.
+            "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "allow.everyone.if.no.acl.found=true",
+            "super.users=User:ANONYMOUS",
         ]
         path.write_text("\n".join(lines) + "\n")
         return path
@@ -76,6 +85,15 @@ class SecuredBroker(Broker):
         )
         client = AdminClient({"bootstrap.servers": self.bootstrap})
         client.alter_user_scram_credentials([user])[USER].result(30)
+
+    def allow_only(self, operation: AclOperation, topic: str) -> None:
+        """Let the user do one thing with a topic, and nothing else."""
+        rule = AclBinding(
+            ResourceType.TOPIC, topic, ResourcePatternType.LITERAL,
+            f"User:{USER}", "*", operation, AclPermissionType.ALLOW,
+        )  # fmt: skip
+        client = AdminClient({"bootstrap.servers": self.bootstrap})
+        client.create_acls([rule])[rule].result(30)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
 import psutil
 import pytest
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Producer
+from confluent_kafka.admin import AclOperation, AdminClient
 from confluent_kafka.cimpl import NewTopic
+from pydantic import SecretStr
 from pyspark.sql import SparkSession
+from structlog.testing import capture_logs
 
 from tests.conftest import QUICK_JAVA
 from tests.integration.enforce.job import RunningJob
@@ -26,8 +31,12 @@ from tidegate.gateway.embedded.broker import BrokerOptions
 from tidegate.gateway.embedded.jars import Jars
 from tidegate.gateway.embedded.java import Java
 from tidegate.gateway.embedded.processes import RunDirectory
+from tidegate.gateway.factory import Factory
 from tidegate.gateway.health import BrokerProbe
+from tidegate.gateway.settings import GatewaySettings
 from tidegate.gateway.streams.quarantine import Origin, QuarantineReader
+from tidegate.gateway.streams.quarantine_index import ingestion
+from tidegate.gateway.streams.quarantine_index.ingestion import QuarantineIngestion
 from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.settings import JobSettings
 
@@ -134,6 +143,51 @@ def test_the_registry_reads_over_every_way(
     reader = QuarantineReader(kafka)
     assert reader.latest(Origin("never", "never"), limit=1).records == ()
     reader.close()
+
+
+def test_a_topic_that_may_not_be_read_stops_the_index_of_no_other(
+    secured: SecuredBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    way = way_in(secured, "SASL_PLAINTEXT", tmp_path, "PLAIN")
+    url = SecretStr(f"sqlite:///{tmp_path}/registry.db")
+    factory = Factory(GatewaySettings(database_url=url))
+    factory.database.migrate()
+    client = AdminClient({"bootstrap.servers": secured.bootstrap})
+    producer = Producer({"bootstrap.servers": secured.bootstrap})
+    for stream in ("hidden", "open"):
+        topic = quarantine_topic(stream)
+        client.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+        factory.database.write(
+            lambda stores, stream=stream: stores.contracts.add_contract(stream, stream, datetime.now(UTC))
+        )
+        producer.produce(topic, b"{}")
+    producer.flush(30)
+    secured.allow_only(AclOperation.DESCRIBE, quarantine_topic("hidden"))
+    monkeypatch.setattr(ingestion, "_ASIDE_SECONDS", 0.1)
+    index = QuarantineIngestion(factory.database, way.kafka, lambda: datetime.now(UTC))
+
+    def read_until(ends: dict[str, int]) -> None:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            index.step()
+            with factory.database.reading() as stores:
+                if {each.stream: each.next_offset for each in stores.quarantine.partitions()} == ends:
+                    return
+        raise AssertionError(f"the index did not get to {ends}")
+
+    try:
+        with capture_logs() as logs:
+            while not any(each["event"] == "quarantine_partition_set_aside" for each in logs):
+                index.step()
+            read_until({"hidden": 0, "open": 1})
+        found = {(each["topic"], each["partition"], each["error"]) for each in logs}
+        assert [(topic, partition) for topic, partition, _ in found] == [("hidden.quarantine", 0)]
+        assert "authorization failed" in found.pop()[2]
+        secured.allow_only(AclOperation.READ, quarantine_topic("hidden"))
+        read_until({"hidden": 1, "open": 1})
+    finally:
+        index.close()
+        factory.close()
 
 
 def test_records_are_sent_over_tls_with_a_login(secured: SecuredBroker, tmp_path: Path) -> None:

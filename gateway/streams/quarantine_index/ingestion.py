@@ -52,6 +52,8 @@ _DISCOVER_SECONDS = 10.0
 _RETAIN_SECONDS = 60.0
 _TIMEOUT_SECONDS = 10.0
 _BACK_OFF_SECONDS = 5.0
+_ASIDE_SECONDS = 60.0
+"""Time after which a partition with an error is tried again."""
 _CLOSE_SECONDS = 2.0
 
 Place = tuple[str, int]
@@ -71,7 +73,7 @@ class QuarantineIngestion:
     """A background thread that keeps the index up to date with the topics.
 
     `on_step` is called after each step with the streams that got records. Several processes may run: each partition is
-    read by the process that has its lease.
+    read by the process that has its lease. A partition with an error is set aside for a while, and the others go on.
     """
 
     def __init__(
@@ -86,6 +88,7 @@ class QuarantineIngestion:
         self._partitions = IndexedPartitions(database, now, uuid4().hex)
         self._on_step = on_step
         self._assigned: dict[Place, _Assigned] = {}
+        self._aside: dict[Place, float] = {}
         self._readers: dict[str, RefusalReader] = {}
         self._hints: dict[tuple[str, str], ContractHints] = {}
         self._unknown: set[tuple[str, str]] = set()
@@ -191,7 +194,7 @@ class QuarantineIngestion:
         return 1
 
     def _end(self, assigned: _Assigned, place: Place, error: KafkaError, offset: int) -> int:
-        """Handle the end of a partition, or its error; return 0 records. Raises KafkaException."""
+        """Handle the end of a partition, or its error; return 0 records."""
         code = error.code()
         if code == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's public name
             step = assigned.step
@@ -209,7 +212,7 @@ class QuarantineIngestion:
             self._unassign(place)  # retention has deleted the offset, or the topic is gone: discover it again
             self._discover_at = 0.0
         elif not error.retriable():
-            raise KafkaException(error)
+            self._set_aside(place, error)
         return 0
 
     def _commit(self) -> frozenset[str]:
@@ -244,15 +247,18 @@ class QuarantineIngestion:
                 wanted |= {(origin.quarantine_topic, partition): origin for partition in found.partitions}
         for place in self._assigned.keys() - wanted.keys():
             self._unassign(place)
+        now = time.monotonic()
+        self._aside = {place: until for place, until in self._aside.items() if until > now}
         free = [
             place
             for place, origin in wanted.items()
             if place not in self._assigned
+            and place not in self._aside
             and self._partitions.is_free(known.get((origin.contract_id, place[1])))
         ]
-        is_due = time.monotonic() >= self._retain_at
-        asked = [*free, *(self._assigned if is_due else ())]
-        edges = self._edges(asked)
+        is_due = now >= self._retain_at
+        edges = self._edges([*free, *(self._assigned if is_due else ())])
+        free = [place for place in free if place in edges]
         if is_due:
             self._retain_at = time.monotonic() + _RETAIN_SECONDS
             for place in [*self._assigned]:
@@ -285,21 +291,31 @@ class QuarantineIngestion:
             assigned.partition = retained
 
     def _edges(self, places: list[Place]) -> dict[Place, tuple[int, int]]:
-        """Return (first offset, end of the committed records) of partitions, in two requests."""
-        if not places or self._admin is None:
-            return {}
+        """Return (first offset, end of the committed records) of partitions, in two requests.
+
+        Partitions without an answer are set aside and left out.
+        """
         earliest: Any = OffsetSpec.earliest()  # type: ignore[no-untyped-call] # it has no types
         latest: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call] # it has no types
-        found: list[dict[Place, int]] = []
-        for spec in (earliest, latest):
-            asked = {TopicPartition(*place): spec for place in places}
-            answers = self._admin.list_offsets(
-                asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_TIMEOUT_SECONDS
-            )
-            found.append(
-                {(each.topic, each.partition): answer.result().offset for each, answer in answers.items()}
-            )
-        return {place: (found[0][place], found[1][place]) for place in places}
+        lows = self._offsets(places, earliest)
+        highs = self._offsets([*lows], latest)
+        return {place: (lows[place], high) for place, high in highs.items()}
+
+    def _offsets(self, places: list[Place], spec: Any) -> dict[Place, int]:
+        if not places or self._admin is None:
+            return {}
+        asked = {TopicPartition(*place): spec for place in places}
+        answers = self._admin.list_offsets(
+            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_TIMEOUT_SECONDS
+        )
+        found: dict[Place, int] = {}
+        for each, answer in answers.items():
+            place = (each.topic, each.partition)
+            try:
+                found[place] = answer.result().offset
+            except KafkaException as error:
+                self._set_aside(place, error.args[0])
+        return found
 
     def _reader(self, origin: Origin) -> RefusalReader:
         stream = origin.contract_id
@@ -331,6 +347,12 @@ class QuarantineIngestion:
             with suppress(KafkaException):
                 self._consumer.incremental_unassign([TopicPartition(*place)])
 
+    def _set_aside(self, place: Place, error: KafkaError) -> None:
+        """Stop reading a partition for a while, so that its error does not stop the others."""
+        self._unassign(place)
+        self._aside[place] = time.monotonic() + _ASIDE_SECONDS
+        _log.warning("quarantine_partition_set_aside", topic=place[0], partition=place[1], error=error.str())
+
     def _connected(self) -> Consumer:
         if self._consumer is None:
             self._admin = AdminClient({**self._kafka.for_librdkafka(), "log_level": 0})
@@ -348,6 +370,7 @@ class QuarantineIngestion:
 
     def _disconnect(self) -> None:
         self._assigned.clear()
+        self._aside.clear()
         self._discover_at = self._retain_at = 0.0
         consumer, self._consumer, self._admin = self._consumer, None, None
         if consumer is not None:
