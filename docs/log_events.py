@@ -55,7 +55,7 @@ MEANINGS: Final = {
     "orphans_not_looked_for": "The store of the table cannot be listed, so that orphan files stay.",
     "orphans_removed": "Files of crashed attempts were removed.",
     "output_topic_forgets": "An output topic has a retention that will delete refused or accepted records.",
-    "problem_watch_failed": "The states of problems could not be looked at; it is tried again when records arrive.",
+    "problem_watch_failed": "The states of the problems of a stream could not be looked at; it is tried again after 15 seconds.",
     "problem_state_changed": "A person changed the state of a problem of refused records.",
     "quarantine_index_failed": "The index of the quarantine topics cannot go on; it tries again every five seconds, and logs the first failure.",
     "quarantine_partition_set_aside": "One partition of a quarantine topic cannot be read; the index of the others goes on, and this one is tried again after a minute.",

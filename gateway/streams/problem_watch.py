@@ -84,7 +84,11 @@ class ProblemWatch:
         self._check_at = self._check_muted_at = now()
 
     def notify(self, streams: Collection[str]) -> None:
-        """Record that streams have new records, and check them if a check is due. Raises Unavailable."""
+        """Record that streams have new records, and check them if a check is due.
+
+        A stream whose check fails is checked again in the next round. Raises Unavailable, or another error of a check,
+        after the others.
+        """
         self._changed |= set(streams)
         now = self._now()
         if now >= self._check_muted_at:
@@ -94,9 +98,16 @@ class ProblemWatch:
             )
         if self._changed and now >= self._check_at:
             self._check_at = now + _EVERY
-            changed, self._changed = self._changed, set()
-            for stream in sorted(changed):
-                self.check(stream)
+            failure: Exception | None = None
+            for stream in sorted(self._changed):
+                try:
+                    self.check(stream)
+                except Exception as error:  # noqa: BLE001 - it is raised after the checks of the other streams
+                    failure = error
+                else:
+                    self._changed.remove(stream)
+            if failure is not None:
+                raise failure
 
     def check(self, stream: str) -> None:
         """Make the automatic changes of a stream's problems, and notify once per event. Raises Unavailable."""

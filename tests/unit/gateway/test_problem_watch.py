@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from tests.unit.gateway.quarantine_records import AGE, BROKEN, NOW, Process, refused
+from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.stream.closure import Closure
 from tidegate.contracts.stream.positions import Positions
 from tidegate.gateway.factory import Factory
@@ -66,6 +67,38 @@ def test_a_new_problem_is_reported_once(world: World, factory: Factory) -> None:
     assert [(each.kind, [one.key.code for one in each.problems]) for each in world.told[1:]] == []
     assert world.look() == [NewsKind.NEW]  # of the other problem alone
     assert [one.key.code for one in world.told[-1].problems] == ["json.invalid"]
+
+
+@pytest.mark.parametrize("error", [Unavailable("the database is locked"), ValueError("a stored decision")])
+def test_a_check_that_fails_is_made_again_and_keeps_no_other_waiting(
+    world: World, factory: Factory, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    for stream in ("abo", "zoo"):
+        factory.database.write(
+            lambda stores, stream=stream: stores.contracts.add_contract(stream, stream, NOW)
+        )
+        Process(factory, "two", stream=stream).ingest([refused(0, contract=stream, topic=stream)])
+    world.refuse(1)
+    check, failing = world.watch.check, {"abo", "adm"}
+
+    def check_or_fail(stream: str) -> None:
+        if stream in failing:
+            failing.remove(stream)
+            raise error
+        check(stream)
+
+    monkeypatch.setattr(world.watch, "check", check_or_fail)
+    with pytest.raises(type(error)):
+        world.watch.notify({"abo", "adm", "zoo"})
+    assert [each.stream for each in world.told] == ["zoo"]
+    world.watch.notify(())
+    assert [each.stream for each in world.told] == ["zoo"]  # the next round has not begun
+    world.now += timedelta(seconds=15)
+    world.watch.notify(())
+    assert [each.stream for each in world.told] == ["zoo", "abo", "adm"]
+    monkeypatch.setattr(world.watch, "check", lambda stream: pytest.fail(f"{stream} has nothing new"))
+    world.now += timedelta(seconds=15)
+    world.watch.notify(())
 
 
 def test_a_first_index_of_an_old_topic_tells_of_nothing(world: World) -> None:
