@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Index, Integer, Text, func, insert, select
+from sqlalchemy import Index, Integer, Text, delete, func, insert, select
 from sqlalchemy.orm import Mapped, mapped_column
 
 from tidegate.gateway.storage.tables import Instant, Name, Store, Table, fields_of
@@ -68,9 +68,11 @@ class ProblemStore(Store):
         rows = self._session.scalars(select(ProblemStateRow).where(ProblemStateRow.stream == stream))
         return {row.problem: StoredProblem(**fields_of(row, StoredProblem)) for row in rows}
 
-    def streams_in(self, state: str) -> set[str]:
-        """Return the streams that have a problem in a state."""
-        rows = select(ProblemStateRow.stream).where(ProblemStateRow.state == state).distinct()
+    def streams(self, state: str | None = None) -> set[str]:
+        """Return the streams that have a problem (in a state, if given)."""
+        rows = select(ProblemStateRow.stream).distinct()
+        if state is not None:
+            rows = rows.where(ProblemStateRow.state == state)
         return set(self._session.scalars(rows))
 
     def state_counts(self) -> dict[str, dict[str, int]]:
@@ -84,6 +86,11 @@ class ProblemStore(Store):
     def put(self, problem: StoredProblem) -> None:
         """Store the decision about a problem, replacing the previous one."""
         self._session.merge(ProblemStateRow(**fields_of(problem, StoredProblem)))
+
+    def remove(self, stream: str, problem: str) -> None:
+        """Delete the decision about a problem, and the comments about it."""
+        for table in (ProblemStateRow, ProblemCommentRow):
+            self._session.execute(delete(table).where(table.stream == stream, table.problem == problem))
 
     def comments(self, stream: str, problems: list[str]) -> tuple[ProblemComment, ...]:
         """List the comments about some problems, oldest first."""

@@ -52,7 +52,8 @@ class Decision(_Value):
     """The decision about a problem.
 
     `records_then` is the number of its records when it was muted or resolved. `resolved_in` is the contract version
-    that resolves it, `alerted_at` the time of the last alert about a surge.
+    that resolves it, `alerted_at` the time of the last alert about a surge. `gone_at` is the time at which none of its
+    records was left in the topic, None if some are.
     """
 
     state: ProblemState = ProblemState.OPEN
@@ -62,6 +63,7 @@ class Decision(_Value):
     records_then: int = 0
     resolved_in: str | None = None
     alerted_at: datetime | None = None
+    gone_at: datetime | None = None
     changes: tuple[StateChange, ...] = ()
 
     def changed(
@@ -83,13 +85,14 @@ class Decision(_Value):
                 "mute": mute,
                 "resolved_in": resolved_in,
                 "records_then": records,
+                "gone_at": None,
                 "changes": (*self.changes, change)[-MOST_CHANGES:],
             }
         )
 
     @property
     def is_emptied(self) -> bool:
-        """Return whether the problem was resolved automatically, because all its records were closed."""
+        """Return whether the problem was resolved automatically, because all its records were closed or have expired."""
         return self.state is ProblemState.RESOLVED and bool(self.changes) and self.changes[-1].by == BY_ITSELF
 
     def mute_ended(self, at: datetime, records: int, hourly_ratio: float | None) -> bool:

@@ -1,10 +1,10 @@
-"""Automatic changes of problems: new, regressed, surging, no longer muted, and resolved. People are notified."""
+"""Automatic changes of problems: new, regressed, surging, no longer muted, resolved, removed. People are notified."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
@@ -16,6 +16,7 @@ from tidegate.gateway.alerts.alert import AlertKind, ProblemSummary
 from tidegate.gateway.registry.subject_scope import enforced_contract, subject_of_contract, topic_of_contract
 from tidegate.gateway.storage.audit_chain import Change, content_hash
 from tidegate.gateway.storage.database import Database
+from tidegate.gateway.storage.problems import StoredProblem
 from tidegate.gateway.storage.sql import Stores
 from tidegate.gateway.streams.problem_states import BY_ITSELF, Decision, ProblemState
 from tidegate.gateway.streams.problems import (
@@ -32,9 +33,12 @@ from tidegate.gateway.streams.quarantine_index.similarity import joined_problems
 
 _EVERY: Final = timedelta(seconds=15)
 _MUTED_EVERY: Final = timedelta(minutes=1)
+_EXPIRED_EVERY: Final = timedelta(hours=1)
 _RECENT: Final = timedelta(hours=1)
 """Maximum age of the first record of a problem that is reported as new: indexing an old topic sends no alerts."""
 _QUIET_AFTER_SURGE: Final = timedelta(hours=24)
+_KEPT_WITHOUT_RECORDS: Final = timedelta(days=90)
+"""Time after which the decision about a problem without records is removed."""
 _MOST_ENTRIES: Final = 20
 """Maximum number of problems that one check names in the audit log; one entry counts the others."""
 _VERSION: Final = re.compile(VERSION_PATTERN)
@@ -71,8 +75,20 @@ class _Change:
     news: NewsKind | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Expiry:
+    """A change of the decision about a problem that has no record in the topic; `after` is None if it is removed."""
+
+    stored: StoredProblem
+    before: Decision
+    after: Decision | None
+
+
 class ProblemWatch:
-    """A watch over problems of streams with new records, and muted ones. `announce` must neither block nor raise."""
+    """A watch over problems of streams with new records, muted ones, and those whose records have expired.
+
+    `announce` must neither block nor raise.
+    """
 
     def __init__(
         self, database: Database, now: Callable[[], datetime], announce: Callable[[ProblemNews], None]
@@ -81,7 +97,7 @@ class ProblemWatch:
         self._now = now
         self._announce = announce
         self._changed: set[str] = set()
-        self._check_at = self._check_muted_at = now()
+        self._check_at = self._check_muted_at = self._check_expired_at = now()
 
     def notify(self, streams: Collection[str]) -> None:
         """Record that streams have new records, and check them if a check is due.
@@ -94,7 +110,12 @@ class ProblemWatch:
         if now >= self._check_muted_at:
             self._check_muted_at = now + _MUTED_EVERY
             self._changed |= self._database.read(
-                lambda stores: stores.problems.streams_in(ProblemState.MUTED.value)
+                lambda stores: stores.problems.streams(ProblemState.MUTED.value)
+            )
+        if now >= self._check_expired_at:
+            self._check_expired_at = now + _EXPIRED_EVERY
+            self._changed |= self._database.read(
+                lambda stores: {each for each in stores.problems.streams() if _expiries(stores, each, now)}
             )
         if self._changed and now >= self._check_at:
             self._check_at = now + _EVERY
@@ -113,13 +134,16 @@ class ProblemWatch:
         """Make the automatic changes of a stream's problems, and notify once per event. Raises Unavailable."""
         now = self._now()
         try:
-            if not self._database.read(lambda stores: _changes(stores, stream, now)):
+            if not self._database.read(
+                lambda stores: _changes(stores, stream, now) or _expiries(stores, stream, now)
+            ):
                 return
             with self._database.writing() as stores:
                 changes = _changes(
                     stores, stream, now
                 )  # without those that another process has stored meanwhile
                 _keep(stores, stream, changes, now)
+                _keep_expiries(stores, stream, _expiries(stores, stream, now), now)
                 topic, channel = topic_of_contract(stores, stream), _channel(stores, stream)
         except NotFoundError:
             return  # the contract was deleted
@@ -137,20 +161,68 @@ def resolve_emptied(stores: Stores, stream: str, now: datetime) -> None:
 
 
 def _keep(stores: Stores, stream: str, changes: list[_Change], now: datetime) -> None:
-    """Store changes; those of states are in the audit log. Raises NotFoundError for a stream without a contract."""
+    """Store changes. Raises NotFoundError for a stream without a contract."""
     for change in changes:
         put_decision(stores, change.problem, change.after, now)
-    moved = [each for each in changes if each.after.state is not each.problem.decision.state]
+    _audit(stores, stream, [(each.problem.id, each.problem.decision, each.after) for each in changes], now)
+
+
+def _keep_expiries(stores: Stores, stream: str, expiries: list[_Expiry], now: datetime) -> None:
+    """Store changes of problems without records. Raises NotFoundError for a stream without a contract."""
+    for each in expiries:
+        if each.after is None:
+            stores.problems.remove(stream, each.stored.problem)
+        else:
+            document = each.after.model_dump_json()
+            # `changed_at` stays: of joined problems that have records again, the same decision is the newest.
+            stores.problems.put(replace(each.stored, state=each.after.state.value, document=document))
+    _audit(stores, stream, [(each.stored.problem, each.before, each.after) for each in expiries], now)
+
+
+def _audit(
+    stores: Stores, stream: str, decisions: list[tuple[str, Decision, Decision | None]], now: datetime
+) -> None:
+    """Add entries about the changed states, and the removals (None), among (problem, decision before, and after)."""
+    moved = [each for each in decisions if each[2] is None or each[2].state is not each[1].state]
     if not moved:
         return
     subject = subject_of_contract(stores, stream)
-    for each in moved[:_MOST_ENTRIES]:
-        hashes = decision_hashes(each.problem, each.after)
-        place = f"{subject}#{each.problem.id}"
-        stores.audit.append(Change(now, BY_ITSELF, "problem.state-changed", place, *hashes))
-    if rest := {each.problem.id: each.after.state.value for each in moved[_MOST_ENTRIES:]}:
+    for problem, before, after in moved[:_MOST_ENTRIES]:
+        action = "problem.removed" if after is None else "problem.state-changed"
+        hashes = decision_hashes(before, after)
+        stores.audit.append(Change(now, BY_ITSELF, action, f"{subject}#{problem}", *hashes))
+    rest = {
+        problem: "removed" if after is None else after.state.value
+        for problem, _, after in moved[_MOST_ENTRIES:]
+    }
+    if rest:
         what = f"{subject}#{len(rest)} more"
         stores.audit.append(Change(now, BY_ITSELF, "problem.states-changed", what, None, content_hash(rest)))
+
+
+def _expiries(stores: Stores, stream: str, now: datetime) -> list[_Expiry]:
+    """Return the changes of problems that have no record in the topic.
+
+    They are resolved, muted ones when their mute has ended, and removed _KEPT_WITHOUT_RECORDS later. Until an index has
+    been built to its end, it does not know which problems have records.
+    """
+    partitions = stores.quarantine.partitions(stream)
+    if not partitions or any(each.next_offset < each.high for each in partitions):
+        return []
+    indexed = {problem_id(each.facet) for each in stores.quarantine.facets(stream, FacetKind.PROBLEM)}
+    found: list[_Expiry] = []
+    for problem, stored in stores.problems.states(stream).items():
+        if problem in indexed:
+            continue
+        before = Decision.model_validate_json(stored.document)
+        is_muted = before.state is ProblemState.MUTED and not before.mute_ended(now, 0, None)
+        if before.gone_at is None and not is_muted:
+            is_resolved = before.state is ProblemState.RESOLVED
+            after = before if is_resolved else before.changed(ProblemState.RESOLVED, BY_ITSELF, now)
+            found.append(_Expiry(stored, before, after.model_copy(update={"gone_at": now})))
+        elif before.gone_at is not None and now - before.gone_at >= _KEPT_WITHOUT_RECORDS:
+            found.append(_Expiry(stored, before, None))
+    return found
 
 
 def _changes(stores: Stores, stream: str, now: datetime) -> list[_Change]:
@@ -177,7 +249,8 @@ def _change(stores: Stores, index: StreamIndex, problem: Problem, now: datetime)
     is_quiet = decision.alerted_at is not None and now - decision.alerted_at < _QUIET_AFTER_SURGE
     if problem.is_surging and decision.state in _IN_HAND and not is_quiet:
         return _Change(problem, decision.model_copy(update={"alerted_at": now}), NewsKind.SURGING)
-    return None
+    has_returned = decision.gone_at is not None
+    return _Change(problem, decision.model_copy(update={"gone_at": None}), None) if has_returned else None
 
 
 def _has_recurred(index: StreamIndex, problem: Problem) -> bool:

@@ -208,16 +208,17 @@ class ProblemService:
 
     def _keep(self, stores: Stores, problem: Problem, after: Decision, action: str, subject: str) -> None:
         put_decision(stores, problem, after, self._now())
-        self._audit(stores, action, f"{subject}#{problem.id}", decision_hashes(problem, after))
+        hashes = decision_hashes(problem.decision, after)
+        self._audit(stores, action, f"{subject}#{problem.id}", hashes)
 
     def _audit(self, stores: Stores, action: str, what: str, hashes: tuple[str | None, ...]) -> None:
         stores.audit.append(Change(self._now(), self._by.name, action, what, *hashes))
 
 
-def decision_hashes(problem: Problem, after: Decision) -> tuple[str, str]:
-    """Return the hashes of the decision about a problem, before and after, for the audit log."""
-    before, now = (content_hash(each.model_dump(mode="json")) for each in (problem.decision, after))
-    return before, now
+def decision_hashes(before: Decision, after: Decision | None) -> tuple[str, str | None]:
+    """Return the hashes of a decision, before and after, for the audit log; `after` is None for a removed one."""
+    removed = None if after is None else content_hash(after.model_dump(mode="json"))
+    return content_hash(before.model_dump(mode="json")), removed
 
 
 def put_decision(stores: Stores, problem: Problem, after: Decision, now: datetime) -> None:

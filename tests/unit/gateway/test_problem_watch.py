@@ -16,6 +16,7 @@ from tidegate.gateway.streams.problem_states import Mute, ProblemState
 from tidegate.gateway.streams.problem_watch import NewsKind, ProblemNews, ProblemWatch, resolve_emptied
 from tidegate.gateway.streams.problems import ProblemQuery, ProblemService
 from tidegate.gateway.streams.quarantine_index.closures import add_closures
+from tidegate.gateway.streams.quarantine_index.merge import trim
 from tidegate.gateway.streams.quarantine_index.partitions import IndexedPartitions
 
 
@@ -28,6 +29,7 @@ class World:
         self.service = ProblemService(factory.database, lambda: self.now)
         self.watch = ProblemWatch(factory.database, lambda: self.now, self.told.append)
         self.other = ProblemWatch(factory.database, lambda: self.now, self.told.append)
+        self._factory = factory
         self._process = Process(factory, "one")
         self._offset = 0
 
@@ -36,6 +38,11 @@ class World:
         self._offset += count
         self._process.now = self.now
         self._process.ingest(records)
+
+    def expire(self, low: int) -> None:
+        """Remove the records below an offset, as retention does."""
+        with self._factory.database.writing() as stores:
+            trim(stores, "adm", 0, low)
 
     def look(self) -> list[NewsKind]:
         before = len(self.told)
@@ -169,6 +176,88 @@ def test_closed_records_are_forgotten_with_their_topic_and_outlive_a_rebuild(
     assert factory.database.read(lambda stores: stores.closures.all("adm")) == ()
 
 
+def test_a_problem_whose_records_have_expired_is_resolved_and_regresses_with_the_next(
+    world: World, factory: Factory
+) -> None:
+    world.refuse(3)
+    world.look()
+    problem = world.problem
+    world.service.comment("adm", problem, "the form sends 999")
+    world.expire(2)
+    assert (world.look(), world.state) == ([], ProblemState.OPEN)
+    world.expire(3)
+    world.now += timedelta(hours=1)
+    world.watch.notify(())  # no record arrives: it looks by itself
+    assert stored(factory) == {problem: "resolved"}
+    world.now += timedelta(days=89)
+    world.refuse(1)
+    assert (world.look(), world.state) == ([NewsKind.REGRESSED], ProblemState.REGRESSED)
+    found = world.service.get("adm", world.problem, ProblemQuery())
+    assert (found.id, found.comments) == (problem, 1)
+    assert entries(factory)[1:] == [("tidegate", "problem.state-changed", f"adm-value#{problem}")] * 2
+
+
+def test_a_problem_without_records_for_90_days_is_removed(world: World, factory: Factory) -> None:
+    world.refuse(3)
+    world.look()
+    problem = world.problem
+    world.service.comment("adm", problem, "the form sends 999")
+    world.service.change_state("adm", problem, ProblemState.RESOLVED, resolved_in="2.0.0")
+    world.now += timedelta(days=200)
+    assert (world.look(), stored(factory)) == ([], {problem: "resolved"})  # its records are still there
+    world.expire(3)
+    world.look()
+    world.now += timedelta(days=50)
+    world.refuse(1)
+    assert (world.look(), world.state) == ([], ProblemState.RESOLVED)  # by 1.0.0
+    world.expire(4)
+    world.look()
+    world.now += timedelta(days=89)
+    assert (world.look(), stored(factory)) == ([], {problem: "resolved"})
+    world.now += timedelta(days=1)
+    world.watch.notify(())
+    assert stored(factory) == {}
+    entry = factory.audit().page(0, 100).entries[-1]
+    assert (entry.who, entry.action, entry.subject) == ("tidegate", "problem.removed", f"adm-value#{problem}")
+    assert entry.before is not None
+    assert entry.after is None
+    world.refuse(1)
+    assert (world.look(), world.service.comments("adm", problem)) == ([NewsKind.NEW], ())
+
+
+@pytest.mark.parametrize(
+    ("mute", "state"),
+    [(Mute(), "muted"), (Mute(count=9), "muted"), (Mute(until=NOW + timedelta(days=2)), "resolved")],
+)
+def test_a_muted_problem_whose_records_have_expired_is_resolved_when_its_mute_ends(
+    world: World, factory: Factory, mute: Mute, state: str
+) -> None:
+    world.refuse(3)
+    world.look()
+    problem = world.problem
+    world.service.change_state("adm", problem, ProblemState.MUTED, mute=mute)
+    world.expire(3)
+    world.now += timedelta(days=1)
+    assert (world.look(), stored(factory)) == ([], {problem: "muted"})
+    world.now += timedelta(days=1)
+    assert (world.look(), stored(factory)) == ([], {problem: state})
+
+
+def test_an_index_that_is_being_built_resolves_nothing(world: World, factory: Factory) -> None:
+    world.refuse(3)
+    world.look()
+    problem = world.problem
+    factory.database.write(lambda stores: stores.quarantine.drop("adm"))
+    assert (world.look(), stored(factory)) == ([], {problem: "open"})
+    process = Process(factory, "two")
+    claimed = process.partitions.claim("adm", 0, 0, 3)
+    assert claimed is not None
+    assert (world.look(), stored(factory)) == ([], {problem: "open"})
+    process.partitions.release()
+    process.ingest([refused(0), refused(1), refused(2)])
+    assert (world.look(), world.state) == ([], ProblemState.OPEN)
+
+
 @pytest.mark.parametrize(
     ("mute", "records", "hours", "state"),
     [
@@ -264,6 +353,11 @@ def test_many_changes_at_once_have_few_entries(world: World, factory: Factory) -
     found = entries(factory)
     assert len({each for each in found if each[1] == "problem.state-changed"}) == 20
     assert found[20:] == [("tidegate", "problem.states-changed", "adm-value#10 more")]
+
+
+def stored(factory: Factory) -> dict[str, str]:
+    states = factory.database.read(lambda stores: stores.problems.states("adm"))
+    return {problem: each.state for problem, each in states.items()}
 
 
 def entries(factory: Factory) -> list[tuple[str, str, str]]:
