@@ -229,13 +229,15 @@ class OneOf(BaseRule):
 
 
 _TESTS = ("equals", "one_of", "not_equals", "present")
+_COMPARED = {"equals", "not_equals"}
+"""The tests that compare with one value, which may be null."""
 
 
 class Condition(Part):
     """The condition of a `required_when` rule: the field equals a value, is one of several, has another value, or any.
 
     Exactly one of `equals`, `one_of`, `not_equals` and `present` is given. An absent or null field has no value. `equals: null` requires a field that is null.
-    `model_fields_set`, not the value, shows whether `equals` was given.
+    `model_fields_set`, not the value, shows whether `equals` or `not_equals` was given.
     """
 
     model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": [name]} for name in _TESTS]})
@@ -266,11 +268,17 @@ class Condition(Part):
             return (self.not_equals,)
         return (self.equals,) if self.one_of is None else self.one_of
 
+    def contradictions(self) -> Iterator[Contradiction]:
+        """Yield a condition without a test, or with several; only `equals` and `not_equals` compare with null."""
+        given = self.model_fields_set - {"field"}
+        if len(given) != 1 or any(getattr(self, name) is None for name in given - _COMPARED):
+            yield "", "give exactly one of `equals`, `one_of`, `not_equals` and `present`"
+
     @model_serializer(mode="wrap")
     def _keep_null(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Keep `equals: null` when default values are omitted."""
+        """Keep `equals: null` and `not_equals: null` when default values are omitted."""
         document: dict[str, Any] = serialize(self)
-        return {**document, "equals": self.equals} if "equals" in self.model_fields_set else document
+        return document | {name: getattr(self, name) for name in _COMPARED & self.model_fields_set}
 
 
 class RequiredWhen(BaseRule):
@@ -281,10 +289,9 @@ class RequiredWhen(BaseRule):
     when: Condition = Field(description="The condition under which the field is required.")
 
     def contradictions(self) -> Iterator[Contradiction]:
-        """Yield a condition without a test, or with several."""
+        """Also yield the contradictions of the condition."""
         yield from super().contradictions()
-        if len(self.when.model_fields_set - {"field"}) != 1:
-            yield "/when", "give exactly one of `equals`, `one_of`, `not_equals` and `present`"
+        yield from ((f"/when{place}", message) for place, message in self.when.contradictions())
 
 
 class Cel(BaseRule):

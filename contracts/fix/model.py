@@ -36,8 +36,8 @@ class Step(Part):
 
     def contradictions(self) -> Iterator[FormatProblem]:
         """Yield the contradictions of the step in itself."""
-        if self.when is not None and len(self.when.model_fields_set - {"field"}) != 1:
-            yield "/when", "give exactly one of `equals`, `one_of`, `not_equals` and `present`"
+        if self.when is not None:
+            yield from ((f"/when{place}", message) for place, message in self.when.contradictions())
 
 
 class Set(Step):

@@ -109,6 +109,7 @@ def test_steps_follow_each_other_and_conditions_are_those_of_the_rules() -> None
         ({"one_of": [3, 1.0]}, True),
         ({"not_equals": 1}, False),
         ({"not_equals": 2}, True),
+        ({"not_equals": None}, True),
         ({"present": True}, True),
     ],
 )
@@ -172,6 +173,62 @@ def test_a_fix_is_the_same_after_it_was_pickled_and_in_yaml(tmp_path: Path) -> N
     copy = pickle.loads(pickle.dumps(CompiledFix(loaded)))  # noqa: S301 - pickled here
     assert copy.apply(b'{"age":999}') == b'{"age":null}'
     assert parse_fix(loaded.text.replace("999", "998"), name="x.json").fingerprint != loaded.fingerprint
+
+
+field_names = st.sampled_from(["/a", "/b/c", "/l/*/a"])
+scalars = st.none() | st.booleans() | st.integers(-9, 9) | st.sampled_from([1.0, -0.5]) | st.text(max_size=3)
+new_values = st.fixed_dictionaries({"value": scalars})
+conditions = st.one_of(
+    st.fixed_dictionaries({"equals": scalars}),
+    st.fixed_dictionaries({"one_of": st.lists(scalars, min_size=1, max_size=3)}),
+    st.fixed_dictionaries({"not_equals": scalars}),
+    st.just({"present": True}),
+)
+steps = st.builds(
+    lambda field, action, when: {"field": field, **action, **when},
+    field_names,
+    st.one_of(
+        new_values.map(lambda new: {"action": "set", **new}),
+        new_values.map(lambda new: {"action": "default", **new}),
+        st.lists(st.fixed_dictionaries({"from": scalars, "to": scalars}), min_size=1, max_size=3).map(
+            lambda values: {"action": "map", "values": values}
+        ),
+        st.sampled_from(["integer", "number", "string", "boolean"]).map(
+            lambda to: {"action": "cast", "to": to}
+        ),
+        st.just({"action": "rename", "to": "z"}),
+        st.just({"action": "drop"}),
+        st.just({"action": "trim"}),
+        st.sampled_from(["Z", "+02:00"]).map(
+            lambda zone: {"action": "date", "form": "DD.MM.YYYY", "zone": zone}
+        ),
+    ),
+    conditions.map(lambda test: {"when": {"field": "/c", **test}}) | st.just({}),
+)
+
+
+@given(st.lists(steps, min_size=1, max_size=3), st.dictionaries(st.sampled_from("abcl"), json_values))
+def test_a_fix_reads_back_from_its_text_and_its_pickle(
+    listed: list[dict[str, Any]], record: dict[str, Any]
+) -> None:
+    written = parse_fix(json.dumps({"fix": "f", "steps": listed}), name="fix.json")
+    again = parse_fix(written.text, name="again.json")
+    assert (again, again.text) == (written, written.text)
+    given_tests, read_tests = (
+        [each.when.model_fields_set if each.when else None for each in one.steps] for one in (written, again)
+    )
+    assert given_tests == read_tests  # which test is given shows in no value
+    compiled = CompiledFix(written)
+    copy = pickle.loads(pickle.dumps(compiled))  # noqa: S301 - pickled here
+    value = json.dumps(record).encode()
+    assert copy.apply(value) == compiled.apply(value)
+
+
+@pytest.mark.parametrize("name", ["one_of", "present"])
+def test_only_values_of_a_condition_may_be_null(name: str) -> None:
+    step = {"action": "trim", "field": "/a", "when": {"field": "/b", name: None}}
+    with pytest.raises(ContractError, match="give exactly one of"):
+        fix(step)
 
 
 @pytest.mark.parametrize(
