@@ -30,7 +30,7 @@ from tidegate.contracts.fix.model import (
     Trim,
     date_parts,
 )
-from tidegate.contracts.rules.places import Path, located, places, read
+from tidegate.contracts.rules.places import EACH, Path, located, places, read
 
 _PREFIX_BYTES: Final = 5
 _MAGIC: Final = b"\0"
@@ -117,7 +117,8 @@ def _compiled(step: AnyStep) -> Callable[[Any], bool]:
             for elements, values in list(places(record, paths))
             if condition is None or _holds(condition, values[1])
         ]
-        return sum(_at(record, concrete, change) for concrete in found) > 0
+        # A `*` that is left stands for no element: the value there is not an array.
+        return sum(_at(record, concrete, change) for concrete in found if EACH not in concrete) > 0
 
     return run
 

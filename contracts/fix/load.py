@@ -14,7 +14,7 @@ from tidegate.contracts.document.load import read_source
 from tidegate.contracts.document.source import Place, Source, syntax_error
 from tidegate.contracts.errors import ContractError, Problem
 from tidegate.contracts.fix.model import Fix
-from tidegate.contracts.rules.places import go_together
+from tidegate.contracts.rules.places import ANYWHERE, go_together
 
 MAX_BYTES: Final = 256 * 1024
 """Maximum size of a fix document."""
@@ -57,7 +57,13 @@ def _problems(fix: Fix, source: Source) -> list[Problem]:
     found = []
     for index, step in enumerate(fix.steps):
         problems = list(step.contradictions())
-        if step.when is not None and not go_together((tokens(step.field), tokens(step.when.field))):
+        fields = {"/field": step.field} | ({"/when/field": step.when.field} if step.when else {})
+        deep = [place for place, field in fields.items() if ANYWHERE in tokens(field)]
+        problems += [
+            (place, f"`{ANYWHERE}` is for fields of rules only: name each place of the field")
+            for place in deep
+        ]
+        if not deep and not go_together([tokens(field) for field in fields.values()]):
             problems.append(("/when/field", "goes through other arrays than the field"))
         found += [source.problem(f"/steps/{index}{place}", message) for place, message in problems]
     return found
