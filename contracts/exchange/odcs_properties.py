@@ -109,10 +109,9 @@ class PropertyReader:
         values = [each.get("value") for each in given.get("enum") or () if isinstance(each, dict)]
         if values:
             schema["enum"] = values
-        if not is_required(given) and "type" in schema:
-            schema["type"] = [schema["type"], "null"]
-            if values:
-                schema["enum"] = [*(each for each in values if each is not None), None]
+        if not is_required(given):
+            schema |= {"type": [schema["type"], "null"]} if "type" in schema else {}
+            schema |= {"enum": [*(each for each in values if each is not None), None]} if values else {}
         if is_required(given) and not {"type", "enum"} & schema.keys():
             schema["type"] = list(_NOT_NULL)
         if given.get("classification"):

@@ -126,6 +126,25 @@ def test_a_required_field_without_a_type_is_not_null(name: str, text: str) -> No
         assert codes(contract, {"id": value}) == set()
 
 
+ENUM_OF_ODCS = """\
+{apiVersion: v3.1.0, kind: DataContract, id: o, version: 1.0.0, status: active, schema: [{name: o, properties:
+ [{name: s, enum: [{value: a}, {value: 1}]}, {name: t, required: true, enum: [{value: a}]}]}]}
+"""
+ENUM_OF_SPECIFICATION = """\
+{dataContractSpecification: 1.2.1, id: o, info: {version: 1.0.0}, models: {o: {fields:
+ {s: {enum: [a, 1]}, t: {enum: [a], required: true}}}}}
+"""
+
+
+@pytest.mark.parametrize("text", [ENUM_OF_ODCS, ENUM_OF_SPECIFICATION])
+def test_an_optional_field_of_listed_values_without_a_type_may_be_null(text: str) -> None:
+    contract, _ = imported("o.yaml", text)
+    for value in (None, "a", 1):
+        assert codes(contract, {"s": value, "t": "a"}) == set()
+    assert codes(contract, {"s": "b", "t": "a"}) == {"enum"}
+    assert codes(contract, {"t": None}) == {"enum"}
+
+
 def test_conditions_and_columns_of_a_suite_are_listed() -> None:
     column = {"column": "shipped"}
     expectations = [
