@@ -25,6 +25,7 @@ _LOGICAL: Final = {
 _LOGICAL_OF: Final = {name: logical for logical, names in _LOGICAL.items() for name in names.split()}
 _LOCAL: Final = frozenset({"timestamp_ntz", "datetime"})
 """Types of timestamps without a time zone."""
+_TYPE_OF_VALUE: Final = {str: "string", bool: "boolean", int: "number", float: "number"}
 
 
 def logical_type(written: object) -> dict[str, Any]:
@@ -38,6 +39,36 @@ def logical_type(written: object) -> dict[str, Any]:
     if plain in _LOCAL or str(written).lower().endswith("without time zone"):
         return {"logicalType": logical, "logicalTypeOptions": {"format": LOCAL_TIMESTAMP}}
     return {"logicalType": logical}
+
+
+def type_of_rule(rule: dict[str, Any]) -> dict[str, Any]:
+    """Return the logical type that a rule implies for a column without a declared type, as keys of a property."""
+    bounds = [each for name, each in rule.items() if name not in ("kind", "field")]
+    match rule:
+        case {"kind": "matches"}:
+            return {"logicalType": "string"}
+        case {"kind": "range"} if bounds and all(isinstance(each, str) for each in bounds):
+            return _type_of_times(bounds)
+        case {"kind": "range"} if bounds:
+            return {"logicalType": "number"}
+        case {"values": [*values]}:
+            found = {_TYPE_OF_VALUE.get(type(each)) for each in values if each is not None}
+            return {"logicalType": found.pop()} if len(found) == 1 and None not in found else {}
+        case _:
+            return {}
+
+
+def _type_of_times(bounds: list[str]) -> dict[str, Any]:
+    """Return the type of dates or timestamps if all bounds have the same form; else {}: the rule cannot compile."""
+    day = len("2026-01-31")
+    if all(len(each) == day for each in bounds):
+        return logical_type("date")
+    has_zone = {
+        each[day:].endswith("Z") or "+" in each[day:] or "-" in each[day:] for each in bounds if each[day:]
+    }
+    if len(has_zone) > 1 or any(len(each) == day for each in bounds):
+        return {}
+    return logical_type("timestamp" if True in has_zone else "timestamp_ntz")
 
 
 def is_known_type(written: object) -> bool:

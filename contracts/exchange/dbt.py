@@ -18,6 +18,7 @@ from tidegate.contracts.exchange.converted import (
     logical_type,
     mapping,
     sequence,
+    type_of_rule,
     unjudged_size,
     unread,
 )
@@ -89,6 +90,11 @@ class _Test:
         others = _OF_EVERY_TEST | _LABELS
         return {name: value for name, value in self.arguments.items() if name not in others}
 
+    def place(self, argument: str) -> str:
+        """Return the pointer to an argument of the test."""
+        within = "/arguments" if argument in (self.given.get("arguments") or {}) else ""
+        return f"{self.given_at}{within}/{argument}"
+
     def unread(self, read: Collection[str], labels: Collection[str] = _LABELS) -> Iterator[LeftOut]:
         """Yield the parts of the test other than the arguments in `read` and the `labels`."""
         given = {
@@ -115,6 +121,8 @@ class _Converter:
     def __init__(self) -> None:
         self.places = Places()
         self.left_out: list[LeftOut] = []
+        self._untyped: list[LeftOut] = []
+        """Tests of the current column that give it no type; left out unless another test does."""
 
     def named(self, written: Any, source: str) -> list[tuple[str, dict[str, Any]]]:
         """Return the items of a list that have a name, with their pointers; list the others as left out."""
@@ -194,6 +202,8 @@ class _Converter:
         for word in _TESTS:
             for at, each in enumerate(sequence(column.get(word), f"{source}/{word}")):
                 self._add(found, self._test(each, f"{source}/{word}/{at}"), place)
+        self.left_out += [] if "logicalType" in found else self._untyped
+        self._untyped = []
         return found
 
     def _add(self, found: dict[str, Any], test: _Test, place: str) -> None:
@@ -216,6 +226,8 @@ class _Converter:
                 self.places.note(f"{place}/unique", test.source)
             case "accepted_values":
                 valid = {"validValues": given.get("values") or []}
+                if given.get("values"):
+                    self._imply_type(found, test, {"kind": "one_of", "values": given["values"]}, "values")
                 quality.append({"metric": "invalidValues", "mustBe": 0, "arguments": valid, **test.labels})
                 self.left_out += test.unread({"values"})
             case "relationships" | "foreign_key":
@@ -242,14 +254,26 @@ class _Converter:
             if isinstance(bound, int | float) and not isinstance(bound, bool):
                 rule[inside if test.arguments.get("inclusive", True) else outside] = bound
             elif bound is not None:
-                within = "/arguments" if name in (test.given.get("arguments") or {}) else ""
                 reason = f"`{bound}` is no number, so no value is judged by it; write a rule"
-                self._leave(f"{test.given_at}{within}/{name}", reason)
+                self._leave(test.place(name), reason)
         if len(rule) > 1:
+            bound = "min_value" if {"minimum", "exclusive_minimum"} & rule.keys() else "max_value"
+            self._imply_type(found, test, rule, bound)
             found["quality"].append(_rule(rule, found["name"], test.labels))
             self.left_out += test.unread({"min_value", "max_value", "inclusive"})
         else:
             self._leave(test.source, f"`{test.name}` has no bound that is a number; write a rule")
+
+    def _imply_type(self, found: dict[str, Any], test: _Test, rule: dict[str, Any], argument: str) -> None:
+        """Give a column without a type the one that a rule implies: the rule alone passes values of other types."""
+        if "logicalType" in found:
+            return
+        # A type refuses records, which a test that warns does not.
+        implied = {} if test.labels["severity"] == "warn" else type_of_rule(rule)
+        if not implied:
+            reason = "it gives the column no type, so values of other types pass; give it a `data_type`"
+            self._untyped.append(LeftOut(test.place(argument), reason))
+        found |= implied
 
     def _test(self, written: Any, source: str) -> _Test:
         """Return a test, which is written as a name, or as a mapping from the name to the arguments."""

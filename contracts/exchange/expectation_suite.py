@@ -16,7 +16,7 @@ from typing import Any, Final
 from tidegate.contracts.columns.typed import column_name
 from tidegate.contracts.document.model import Expectation
 from tidegate.contracts.errors import ContractError
-from tidegate.contracts.exchange.converted import Places, logical_type, unread
+from tidegate.contracts.exchange.converted import Places, logical_type, type_of_rule, unread
 from tidegate.contracts.exchange.imported import LeftOut, identifier, pointer
 from tidegate.contracts.exchange.odcs_quality import ENGINE
 from tidegate.contracts.expectations.library import read_suite
@@ -137,7 +137,7 @@ class _Converter:
             column = str(expectation.kwargs.get("column"))
             rule["field"] = pointer(column)
             if not self.properties[column].get("logicalType"):
-                self.properties[column] |= _type_of(rule)
+                self.properties[column] |= type_of_rule(rule)
         self._quality(source, expectation, ENGINE, {"id": expectation.id, **rule, **_words(expectation)})
 
     def _quality(self, source: str, expectation: Expectation, engine: str, written: dict[str, Any]) -> None:
@@ -224,36 +224,3 @@ def _range(kwargs: Any) -> dict[str, Any]:
         elif bound is not None:
             rule[strict_number if is_strict else number] = bound
     return rule
-
-
-def _type_of(rule: dict[str, Any]) -> dict[str, Any]:
-    """Return the logical type that a rule implies for a column without a declared type, as keys of a property."""
-    bounds = [each for name, each in rule.items() if name not in ("kind", "field")]
-    match rule:
-        case {"kind": "matches"}:
-            return {"logicalType": "string"}
-        case {"kind": "range"} if bounds and all(isinstance(each, str) for each in bounds):
-            return _type_of_times(bounds)
-        case {"kind": "range"} if bounds:
-            return {"logicalType": "number"}
-        case {"values": [*values]} if values and all(isinstance(each, str) for each in values):
-            return {"logicalType": "string"}
-        case {"values": [*values]} if values and all(
-            isinstance(each, int | float) and not isinstance(each, bool) for each in values
-        ):
-            return {"logicalType": "number"}
-        case _:
-            return {}
-
-
-def _type_of_times(bounds: list[str]) -> dict[str, Any]:
-    """Return the type of dates or timestamps if all bounds have the same form; else {}: the rule cannot compile."""
-    day = len("2026-01-31")
-    if all(len(each) == day for each in bounds):
-        return logical_type("date")
-    has_zone = {
-        each[day:].endswith("Z") or "+" in each[day:] or "-" in each[day:] for each in bounds if each[day:]
-    }
-    if len(has_zone) > 1 or any(len(each) == day for each in bounds):
-        return {}
-    return logical_type("timestamp" if True in has_zone else "timestamp_ntz")

@@ -187,6 +187,58 @@ def test_models_of_dbt_are_read() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("test", "good", "bad"),
+    [
+        ("accepted_values: {values: [placed, shipped]}", "placed", (5, True, "lost")),
+        ("accepted_values: {values: [1, 2.5]}", 2.5, ("1", True, 3)),
+        ("accepted_values: {arguments: {values: [true]}}", True, ("true", 1, False)),
+        ("dbt_utils.accepted_range: {min_value: 0}", 0.5, ("abc", False, -1)),
+    ],
+)
+def test_a_test_of_dbt_gives_a_column_without_a_type_its_type(
+    test: str, good: object, bad: tuple[object, ...]
+) -> None:
+    contract, left_out = imported(
+        "schema.yml", f"models: [{{name: o, columns: [{{name: n, data_tests: [{test}]}}]}}]"
+    )
+    assert left_out == {}
+    for value in (good, None):
+        assert codes(contract, {"n": value}) == set()
+    for value in bad:
+        assert codes(contract, {"n": value}), value
+
+
+@pytest.mark.parametrize(
+    ("test", "place"),
+    [
+        ("accepted_values: {values: [placed], config: {severity: warn}}", "accepted_values/values"),
+        ("accepted_values: {arguments: {values: [1, a]}}", "accepted_values/arguments/values"),
+        ("accepted_range: {max_value: 5, severity: warn}", "accepted_range/max_value"),
+    ],
+)
+def test_a_test_of_dbt_that_gives_a_column_no_type_is_listed(test: str, place: str) -> None:
+    column = f"{{name: n, data_tests: [{test}]}}"
+    contract, left_out = imported("schema.yml", f"models: [{{name: o, columns: [{column}]}}]")
+    assert left_out == {
+        f"/models/0/columns/0/data_tests/0/{place}": (
+            "it gives the column no type, so values of other types pass; give it a `data_type`"
+        )
+    }
+    assert codes(contract, {"n": False}) == set()
+
+
+def test_one_test_of_dbt_that_gives_a_type_is_enough() -> None:
+    tests = (
+        "accepted_values: {values: [a, b], config: {severity: warn}}, accepted_values: {values: [a, b, c]}"
+    )
+    column = f"{{name: n, data_tests: [{tests}]}}"
+    contract, left_out = imported("schema.yml", f"models: [{{name: o, columns: [{column}]}}]")
+    assert left_out == {}
+    assert codes(contract, {"n": "a"}) == set()
+    assert codes(contract, {"n": 5}) == {"type"}
+
+
 def test_schemas_get_a_contract_around_them() -> None:
     contract, _ = imported(
         "orders.schema.json", json.dumps({"type": "object", "properties": {"n": {"type": "integer"}}})
