@@ -293,7 +293,7 @@ class QuarantineIngestion:
     def _edges(self, places: list[Place]) -> dict[Place, tuple[int, int]]:
         """Return (first offset, end of the committed records) of partitions, in two requests.
 
-        Partitions without an answer are set aside and left out.
+        Partitions with an error are set aside and left out. Raises KafkaException if the broker does not answer.
         """
         earliest: Any = OffsetSpec.earliest()  # type: ignore[no-untyped-call] # it has no types
         latest: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call] # it has no types
@@ -314,7 +314,10 @@ class QuarantineIngestion:
             try:
                 found[place] = answer.result().offset
             except KafkaException as error:
-                self._set_aside(place, error.args[0])
+                cause = error.args[0]
+                if cause.code() < KafkaError.UNKNOWN:  # of the client, such as a broker that does not answer
+                    raise
+                self._set_aside(place, cause)
         return found
 
     def _reader(self, origin: Origin) -> RefusalReader:

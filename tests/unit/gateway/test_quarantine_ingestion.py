@@ -178,3 +178,16 @@ def test_an_error_of_the_client_begins_again_with_every_partition(
     index._disconnect()  # as the thread does after an error
     index.step()
     assert indexed(factory) == {"a": 1, "b": 1}
+
+
+def test_a_broker_that_does_not_answer_sets_no_partition_aside(
+    index: QuarantineIngestion, cluster: Cluster, factory: Factory
+) -> None:
+    cluster.without_edges[A] = KafkaError._TRANSPORT
+    with pytest.raises(KafkaException), capture_logs() as logs:
+        index.step()
+    assert set_aside(logs) == []
+    cluster.without_edges.clear()
+    index._disconnect()  # as the thread does after an error
+    index.step()
+    assert indexed(factory) == {"a": 1, "b": 1}
