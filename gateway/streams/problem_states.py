@@ -51,9 +51,10 @@ class StateChange(_Value):
 class Decision(_Value):
     """The decision about a problem.
 
-    `records_then` is the number of its records when it was muted or resolved. `resolved_in` is the contract version
-    that resolves it, `alerted_at` the time of the last alert about a surge. `gone_at` is the time at which none of its
-    records was left in the topic, None if some are.
+    `records_then` is the number of its records when it was muted or resolved; that of a muted problem is reduced, also
+    below 0, by each record that expires. `resolved_in` is the contract version that resolves it, `alerted_at` the time
+    of the last alert about a surge. `gone_at` is the time at which none of its records was left in the topic, None if
+    some are.
     """
 
     state: ProblemState = ProblemState.OPEN

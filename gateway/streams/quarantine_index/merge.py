@@ -7,15 +7,16 @@ same time.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from pyroaring import BitMap
 
 from tidegate.gateway.storage.quarantine_index import Facet, StoredBitmap
 from tidegate.gateway.storage.sql import Stores
+from tidegate.gateway.streams.problem_states import Decision, ProblemState
 from tidegate.gateway.streams.quarantine_index.columns import (
     CHUNK_BITS,
     DAY_MINUTES,
@@ -37,6 +38,7 @@ from tidegate.gateway.streams.quarantine_index.facets import (
     producer_facet,
     version_facet,
 )
+from tidegate.gateway.streams.quarantine_index.similarity import joined_problems
 
 
 @dataclass(slots=True)
@@ -94,6 +96,7 @@ def trim(stores: Stores, stream: str, partition: int, low: int) -> int:
             bitmaps.append(pack_bitmap(stored.facet, partition, chunk, offsets - below))
     stores.quarantine.put_bitmaps(stream, bitmaps)
     _change_days(stores, stream, removed, -1)
+    _count_expired(stores, stream, {facet: len(minutes) for facet, minutes in removed.items()})
     stores.quarantine.drop_pages(stream, partition, until >> PAGE_BITS if len(kept) else numbers.stop)
     if len(kept):
         stores.quarantine.put_pages(stream, kept.pack(partition))
@@ -102,6 +105,23 @@ def trim(stores: Stores, stream: str, partition: int, low: int) -> int:
     left = stores.quarantine.counts(stream, list(removed))
     stores.quarantine.drop_facets(stream, [facet for facet in removed if facet not in left])
     return until
+
+
+def _count_expired(stores: Stores, stream: str, removed: Mapping[bytes, int]) -> None:
+    """Take removed records off those that muted problems had before, so that the difference counts all that came since."""
+    muted = [each for each in stores.problems.states(stream).values() if each.state == ProblemState.MUTED]
+    if not muted:
+        return
+    heads = joined_problems(stores.quarantine.facets(stream, FacetKind.PROBLEM))
+    expired = Counter[bytes | None]()
+    for facet, records in removed.items():
+        if facet in heads:
+            expired[heads[facet]] += records
+    for each in muted:
+        decision = Decision.model_validate_json(each.document)
+        if records := expired[heads.get(bytes.fromhex(each.problem))]:
+            after = decision.model_copy(update={"records_then": decision.records_then - records})
+            stores.problems.put(replace(each, document=after.model_dump_json()))
 
 
 def _within_bounds(stores: Stores, stream: str, batch: RefusalBatch) -> dict[bytes, Integers]:

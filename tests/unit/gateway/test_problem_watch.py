@@ -281,6 +281,44 @@ def test_a_muted_problem_is_quiet_until_what_was_asked_for(
     assert (world.look(), world.state) == ([], state)
 
 
+def test_records_that_expire_while_a_problem_is_muted_count_among_the_further_ones(world: World) -> None:
+    world.refuse(3)
+    world.look()
+    world.service.change_state("adm", world.problem, ProblemState.MUTED, mute=Mute(count=8))
+    for day, state in enumerate([ProblemState.MUTED, ProblemState.MUTED, ProblemState.OPEN], start=1):
+        world.now += timedelta(days=1)
+        world.refuse(3)
+        world.expire(3 * day)  # as many as have come
+        assert (world.look(), world.state) == ([], state)
+
+
+def test_records_count_once_for_a_mute_when_the_index_is_built_again(world: World, factory: Factory) -> None:
+    world.refuse(3)
+    world.look()
+    world.service.change_state("adm", world.problem, ProblemState.MUTED, mute=Mute(count=5))
+    world.refuse(4)
+    world.expire(5)
+    factory.database.write(lambda stores: stores.quarantine.drop("adm"))
+    Process(factory, "two").ingest([refused(5), refused(6)], low=5)
+    assert (world.look(), world.state) == ([], ProblemState.MUTED)
+    Process(factory, "two").ingest([refused(7)])
+    assert (world.look(), world.state) == ([], ProblemState.OPEN)
+
+
+def test_expired_records_of_every_joined_problem_count_for_its_mute(world: World, factory: Factory) -> None:
+    sentences = ("is not JSON: expecting ',' delimiter", "is not JSON: expecting ':' delimiter")
+    kinds = [replace(BROKEN, message=each) for each in sentences]
+    process = Process(factory, "two")
+    process.ingest([refused(offset, (kinds[offset % 2],)) for offset in range(4)])
+    world.look()
+    assert len(world.service.get("adm", world.problem, ProblemQuery()).members) == 2
+    world.service.change_state("adm", world.problem, ProblemState.MUTED, mute=Mute(count=4))
+    for offset, state in [(4, ProblemState.MUTED), (6, ProblemState.OPEN)]:
+        process.ingest([refused(each, (kinds[each % 2],)) for each in (offset, offset + 1)])
+        world.expire(offset - 2)
+        assert (world.look(), world.state) == ([], state)
+
+
 def test_a_surge_above_the_usual_is_reported_once_a_day(world: World) -> None:
     for day in range(7, 0, -1):
         world.refuse(240, at=NOW - timedelta(days=day))  # ten an hour
