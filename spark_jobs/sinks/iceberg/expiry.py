@@ -18,7 +18,13 @@ from pyiceberg.io import load_file_io
 
 from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.stream.report import TableSize
-from tidegate.spark_jobs.sinks.iceberg.history import COMPACTED, STAGED, contains, published_snapshot
+from tidegate.spark_jobs.sinks.iceberg.history import (
+    COMPACTED,
+    RETRACTED,
+    STAGED,
+    contains,
+    published_snapshot,
+)
 from tidegate.spark_jobs.sinks.java import JAVA_ERRORS, first_line, strings_of
 from tidegate.spark_jobs.sinks.store import MANY_SNAPSHOTS
 
@@ -57,6 +63,7 @@ class _Summary(msgspec.Struct, gc=False):
 
     staged: str | None = msgspec.field(name=STAGED, default=None)
     compacted: str | None = msgspec.field(name=COMPACTED, default=None)
+    retracted: str | None = msgspec.field(name=RETRACTED, default=None)
 
 
 class _Snapshot(msgspec.Struct, gc=False):
@@ -81,7 +88,7 @@ _METADATA_DECODER: Final = msgspec.json.Decoder(_Metadata)
 
 
 class SnapshotExpiry:
-    """Expiry of the snapshots of one table that have the job's mark, by id, through Iceberg's `expireSnapshots`.
+    """Expiry of the snapshots of one table that the job has written, by id, through Iceberg's `expireSnapshots`.
 
     It keeps snapshots of other writers, those that a branch or a tag points to, their parents, and those that a
     branch was created from. Iceberg deletes a file only if no remaining snapshot references it.
@@ -128,7 +135,9 @@ class SnapshotExpiry:
 
     def _expired(self, table: Any, metadata: Any) -> list[int]:
         """Return the ids of the snapshots to expire. Raises OSError."""
-        ours = [each for each in _snapshots(self._spark, table, metadata) if each.is_ours]
+        found = _snapshots(self._spark, table, metadata)
+        deletions = {each.summary.retracted for each in found if each.summary is not None}
+        ours = [each for each in found if each.is_ours or str(each.id) in deletions]
         ours.sort(key=lambda each: each.at_ms, reverse=True)
         now, retention = _now_ms(), self._retention
         oldest, protected = (

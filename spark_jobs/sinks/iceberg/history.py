@@ -36,6 +36,8 @@ STAGED: Final = "tidegate.staged"
 """Key in the summary of every snapshot that the job stages; its value distinguishes attempts."""
 COMPACTED: Final = "tidegate.compacted"
 """Key in the summary of every snapshot of the job's own compaction, which replaces files and keeps the ledger."""
+RETRACTED: Final = "tidegate.retracted"
+"""Key in the summary of the snapshot that follows a deletion of the job's; its value is the id of the deletion's."""
 _EPOCH: Final = "tidegate.epoch"
 _N: Final = "tidegate.n"
 _MOST_SEARCHED: Final = 1_000

@@ -1,7 +1,8 @@
 """Deletion of rows of an Iceberg table on a separate branch, which readers and other instances do not use.
 
 DELETE cannot set properties of its snapshot. So an empty snapshot with a mark is appended to it, and the publication
-moves `main` to that one.
+moves `main` to that one. The mark names the snapshot of DELETE, so that the expiry knows whose it is. That snapshot
+may refer to files with rows that a later deletion removes.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from tidegate.contracts.errors import Unavailable
+from tidegate.spark_jobs.sinks.iceberg.history import RETRACTED, STAGED
 from tidegate.spark_jobs.sinks.java import JAVA_ERRORS, first_line
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ class Retraction:
         self._spark = spark
         self._quoted = quoted
         self._table = table
-        self._branch = f"{_BRANCHES}{uuid4().hex[:8]}"
+        self._branch = ""
         self._head: int | None = None
         self._staged: int | None = None
 
@@ -39,16 +41,17 @@ class Retraction:
         try:
             self._table.refresh()
             self._head = int(self._table.currentSnapshot().snapshotId())
+            self._branch = f"{_BRANCHES}{self._head}_{uuid4().hex[:8]}"
             self._table.manageSnapshots().createBranch(self._branch, self._head).commit()
             rows = f"{self._quoted}.`branch_{self._branch}` WHERE {condition}"
             self._spark.sql(f"DELETE FROM {rows}").collect()  # noqa: S608 - our own words
-            self._table.refresh()
+            deletion = self._head_of(self._branch)
+            marks = {**summary, RETRACTED: str(deletion)} if deletion != self._head else summary
             append = self._table.newFastAppend()
-            for key, value in summary.items():
+            for key, value in marks.items():
                 append.set(key, value)
             append.toBranch(self._branch).commit()
-            self._table.refresh()
-            self._staged = int(self._table.refs().get(self._branch).snapshotId())
+            self._staged = self._head_of(self._branch)
         except JAVA_ERRORS as error:
             raise Unavailable(f"{self._quoted}: rows could not be deleted: {first_line(error)}") from error
 
@@ -63,6 +66,14 @@ class Retraction:
         """Remove all branches of rewinds, also those that crashes have left: published snapshots need none."""
         with suppress(*JAVA_ERRORS):
             self._table.refresh()
-            for name in list(self._table.refs()):
-                if name.startswith(_BRANCHES):
-                    self._table.manageSnapshots().removeBranch(name).commit()
+            for name in [each for each in self._table.refs() if each.startswith(_BRANCHES)]:
+                head = self._head_of(name)
+                self._table.manageSnapshots().removeBranch(name).commit()
+                base = name.removeprefix(_BRANCHES).partition("_")[0]
+                if str(head) != base and not self._table.snapshot(head).summary().containsKey(STAGED):
+                    # A deletion that a crash has left without the mark: nothing else would ever expire it.
+                    self._table.expireSnapshots().expireOlderThan(0).expireSnapshotId(head).commit()
+
+    def _head_of(self, branch: str) -> int:
+        self._table.refresh()
+        return int(self._table.refs().get(branch).snapshotId())

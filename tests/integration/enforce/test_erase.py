@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import httpx
 import pytest
+from pyarrow.parquet import read_table
 
 from tests.integration.enforce.job import Publish
 from tests.integration.enforce.line import Line, Sent, row
 from tests.integration.enforce.registry import Registry
+from tests.integration.enforce.test_snapshot_expiry import table_of
 from tests.integration.enforce.test_source_changes import PowerCutError, cut_after_quarantine
 from tests.marks import full
 from tidegate.contracts.errors import ConflictError
@@ -111,6 +114,24 @@ def test_a_person_is_erased_and_the_stream_continues(
         >= {"kind": "erasure", "deleted": 2, "erased": 3}.items()
     )
     assert PERSON not in told
+
+
+@pytest.mark.full
+def test_no_file_has_values_of_erased_persons_when_snapshots_have_expired(
+    published_line: Callable[..., Line], erasing: Erasing
+) -> None:
+    """The snapshot of the first deletion names files that have values of the second person."""
+    line = published_line("iceberg")
+    with_a_person(line)
+    for person in (OTHER, PERSON):
+        erasing.erase(line, Subject(person, "id"))
+    for number in (10, 12):
+        line.produce(row(number))
+        line.enforce(snapshot_expiry=False)
+    table_of(line).maintain()
+    folder = line.settings.warehouse / Path(*line.contract_id.split("."))
+    stored = {each for path in folder.rglob("*.parquet") for each in read_table(path)["id"].to_pylist()}
+    assert stored == {each["id"] for each in line.rows()}
 
 
 @pytest.mark.full
