@@ -60,7 +60,7 @@ def _read_outputs(
             # A server-side cursor streams the rows.
             doing("reading the rows of the table")
             with connection.cursor(name="positions") as cursor:
-                selected = sql.SQL(", ").join(map(sql.Identifier, names))
+                selected = sql.SQL(", ").join(map(_readable, names))
                 cursor.execute(POSITIONS.format(selected, rows), (ledger.topic,))
                 while values := cursor.fetchmany(ROWS_AT_A_TIME):
                     for partition, offset, *_ in values:
@@ -72,6 +72,12 @@ def _read_outputs(
         raise unclaimed(f"{schema}.{table}") from error
     except psycopg.Error as error:
         raise Unavailable(f"{schema}.{table}: {first_line(error)}") from error
+
+
+def _readable(name: str) -> sql.Composable:
+    """Return a column as psycopg can read it, which raises for a time after the year 9999."""
+    column = sql.Identifier(name)
+    return sql.SQL("least({}, '9999-12-31Z')").format(column) if name == "_source_timestamp" else column
 
 
 KIND: Final = table_kind(_open_store, _read_outputs)

@@ -11,6 +11,7 @@ import json
 from base64 import b64encode
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, ClassVar, Final, NamedTuple, Self
 
 import numpy as np
@@ -42,6 +43,8 @@ PROVENANCE: Final = pa.schema(
 """The columns after the typed columns of a row: its source, and the contract version that accepted it."""
 
 ROWS_AT_A_TIME: Final = 50_000
+_MOMENT: Final = pa.timestamp("us", "UTC")
+_YEAR_9999: Final = pa.scalar(datetime(9999, 12, 31, tzinfo=UTC), _MOMENT)
 POSITIONS: Final = sql.SQL(
     "SELECT {} FROM {} "
     # Rows of other writers have another source or null.
@@ -213,6 +216,11 @@ def _text(column: pa.Array) -> pa.Array:
         return pa.array(texts, pa.large_string())
     if pa.types.is_list(column.type):
         column = pa.array([None if each is None else _json(each) for each in column.to_pylist()], pa.string())
+    if column.type == _MOMENT and pc.any(pc.greater(column, _YEAR_9999)).as_py():
+        # Arrow's text of a year of five digits may be another year.
+        micros = column.cast(pa.int64()).to_pylist()
+        texts = [None if each is None else f"{np.datetime64(each, 'us')}+00" for each in micros]
+        return pa.array(texts, pa.large_string())
     text = column.cast(pa.large_string())  # 64-bit offsets: a batch of rows may be longer than 2 GiB
     if pa.types.is_string(column.type):
         for plain, escaped in _ESCAPES:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tidegate.contracts.errors import NotFoundError, StreamStopped
 from tidegate.contracts.stream.ledger import BatchTotals
 from tidegate.gateway.embedded.jars import Jars
 from tidegate.spark_jobs.cli import reconcile
+from tidegate.spark_jobs.sinks.postgresql.table import qualified_name
 from tidegate.spark_jobs.steps import Step
 
 
@@ -115,3 +117,19 @@ def test_the_command_finds_what_somebody_has_taken_away_or_added(
     }
     with pytest.raises(NotFoundError, match="has no ledger"):
         reconcile("test.never_ran", output_format="json", limit=20)
+
+
+@pytest.mark.full
+def test_a_time_in_microseconds_that_a_producer_gave_as_milliseconds_is_stored(
+    line: Line, make_topic: Callable[..., str]
+) -> None:
+    """Such times are after the year 9999, which Arrow cannot write as text and psycopg cannot read."""
+    line.topic = make_topic("rows", partitions=2, message_timestamp_after_max_ms=str(2**63 - 1))
+    line.contracts.plan = line.plan()
+    line.produce(*(replace(row(n), timestamp_ms=1_700_000_000_000 * 1_000**n) for n in range(2)))
+    line.enforce()
+    with line.database() as connection:
+        query = sql.SQL("SELECT extract(epoch FROM _source_timestamp)::bigint FROM {} ORDER BY 1")
+        found = connection.execute(query.format(sql.Identifier(*qualified_name(line.contract_id)))).fetchall()
+    assert found == [(1_700_000_000,), (1_700_000_000_000,)]
+    assert line.reconcile().holds
