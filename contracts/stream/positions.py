@@ -268,17 +268,21 @@ def _parts(bitmap: BitMap64, most_bytes: int) -> Iterator[bytes]:
     yield from _parts(bitmap[half:], most_bytes)
 
 
-def dropped_by(ledger: str, head: str, texts: Iterable[bytes]) -> Positions:
-    """Return the positions in the chain that ends with the digest `head`, as far back as `texts` has its records.
+def dropped_by(ledger: str, head: str, parts: Iterable[Iterable[bytes]]) -> Positions:
+    """Return the positions in the chain that ends with the digest `head`, as far back as `parts` have its records.
 
-    Other texts are ignored: a topic holds records of other ledgers, and may hold anything else.
+    `parts` are the texts of a topic in parts, the newest first; one part at a time is in memory. Other texts are ignored:
+    a topic holds records of other ledgers, and may hold anything else.
     """
-    found = dict(_records_of(ledger, texts))
     positions = Positions()
-    while head in found:
-        record = found.pop(head)
-        positions.add_all(Positions.of({record.partition: record.bitmap()}))
-        head = record.after
+    for texts in parts:
+        found = dict(_records_of(ledger, texts))
+        while head in found:
+            record = found.pop(head)
+            positions.add_all(Positions.of({record.partition: record.bitmap()}))
+            head = record.after
+        if not head:  # that was the first record of the chain
+            break
     return positions
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from typing import Protocol
+from typing import Final, Protocol
+
+from confluent_kafka import Message
 
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
@@ -13,6 +15,10 @@ from tidegate.contracts.stream.output_topics import dropped_topic
 from tidegate.contracts.stream.positions import Positions, chained, digest_of, dropped_by
 from tidegate.spark_jobs.kafka.outputs import OutputRecord, read_committed
 from tidegate.spark_jobs.kafka.topics import Topic, Topics
+
+_PARTITION: Final = 0
+"""The partition of all records of a chain, in the order of the chain."""
+_OFFSETS_AT_A_TIME: Final = 50_000
 
 
 class DroppedTopic:
@@ -57,7 +63,7 @@ def chain_records(topic: str, chain: Iterable[ChainRecord]) -> tuple[list[Output
     now, records, digest = int(time.time() * 1000), list[OutputRecord](), ""
     for text in (each.text for each in chain):
         digest = digest_of(text)
-        records.append((topic, text, digest.encode(), 0, now, []))
+        records.append((topic, text, digest.encode(), _PARTITION, now, []))
     return records, digest
 
 
@@ -68,7 +74,22 @@ def read_dropped(kafka: KafkaConnection, ledger: Ledger) -> Positions:
 
 def read_chain(kafka: KafkaConnection, name: str, ledger: str, digest: str) -> Positions:
     """Return the positions of the chain that ends with a digest, as far as the topic has them. Raises Unavailable."""
-    return dropped_by(ledger, digest, read_texts(kafka, name)) if digest else Positions()
+    return dropped_by(ledger, digest, _newest_first(kafka, name)) if digest else Positions()
+
+
+def _newest_first(kafka: KafkaConnection, name: str) -> Iterator[Iterator[bytes]]:
+    """Yield the record values of a topic of positions in parts, the newest first. Raises Unavailable.
+
+    A stream that drops records of twelve partitions writes six million records in a month: they would not fit in memory.
+    """
+    topics = Topics(kafka)
+    if topics.identity(name) is None:
+        return
+    begin, end = topics.earliest(name)[_PARTITION], topics.latest(name)[_PARTITION]
+    while end > begin:
+        start = max(begin, end - _OFFSETS_AT_A_TIME)
+        yield _texts(read_committed(kafka, name, {_PARTITION: start}, {_PARTITION: end}))
+        end = start
 
 
 def read_texts(kafka: KafkaConnection, name: str) -> Iterator[bytes]:
@@ -76,6 +97,8 @@ def read_texts(kafka: KafkaConnection, name: str) -> Iterator[bytes]:
     topics = Topics(kafka)
     if topics.identity(name) is None:
         return
-    for message in read_committed(kafka, name, {}, topics.latest(name)):
-        if (text := message.value()) is not None:
-            yield text
+    yield from _texts(read_committed(kafka, name, {}, topics.latest(name)))
+
+
+def _texts(messages: Iterable[Message]) -> Iterator[bytes]:
+    return (text for message in messages if (text := message.value()) is not None)

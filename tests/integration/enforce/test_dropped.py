@@ -15,6 +15,7 @@ from tidegate.contracts.errors import StreamStopped, Unavailable
 from tidegate.contracts.stream.ledger import Position
 from tidegate.contracts.stream.output_topics import dropped_topic
 from tidegate.contracts.stream.reconciliation import Answer
+from tidegate.spark_jobs.kafka import dropped as positions_topic
 from tidegate.spark_jobs.kafka.dropped import read_dropped
 from tidegate.spark_jobs.steps import Step
 
@@ -44,8 +45,9 @@ def two_batches(line: Line) -> None:
     ],
 )
 def test_positions_of_dropped_records_are_kept_with_every_sink(
-    make_line: Callable[..., Line], sink: str
+    make_line: Callable[..., Line], sink: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(positions_topic, "_OFFSETS_AT_A_TIME", 2)  # less than the records of the chain
     line = make_line(sink=sink)
     line.contracts.plan = line.plan(**DROPS)
     two_batches(line)

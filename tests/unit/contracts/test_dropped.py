@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,15 +27,25 @@ def test_a_chain_gives_back_what_was_put_in(batches: list[set[Position]], most_b
     for batch in batches:
         texts += texts_of(batch, digest_of(texts[-1]) if texts else "", most_bytes)
     head = digest_of(texts[-1]) if texts else ""
-    assert dropped_by(LEDGER, head, reversed(texts)) == set[Position]().union(*batches)
+    assert dropped_by(LEDGER, head, ([each] for each in reversed(texts))) == set[Position]().union(*batches)
 
 
 def test_records_of_an_attempt_that_was_never_published_are_not_in_the_chain() -> None:
     first = texts_of({(0, 1)}, "")
     unpublished = texts_of({(0, 5), (1, 7)}, digest_of(first[-1]))
     second = texts_of({(0, 6)}, digest_of(first[-1]))
-    found = dropped_by(LEDGER, digest_of(second[-1]), [*first, *unpublished, *second])
+    found = dropped_by(LEDGER, digest_of(second[-1]), [second, unpublished, first])
     assert found == {(0, 1), (0, 6)}
+
+
+def test_older_parts_than_those_of_the_chain_are_not_read() -> None:
+    texts = texts_of({(0, 1)}, "") + texts_of({(0, 2)}, digest_of(texts_of({(0, 1)}, "")[-1]))
+
+    def parts() -> Iterator[list[bytes]]:
+        yield texts
+        pytest.fail("the chain was complete")
+
+    assert dropped_by(LEDGER, digest_of(texts[-1]), parts()) == {(0, 1), (0, 2)}
 
 
 def test_what_goes_on_behind_the_chain_is_found_with_all_its_branches() -> None:
@@ -53,15 +66,15 @@ def test_records_of_others_are_not_in_the_chain() -> None:
     others = next(chained("shop.refunds@kafka", "", Positions([(0, 3)]), MOST_BYTES)).text
     changed = texts[0].replace(b'"partition":0', b'"partition":1')
     strange = [b"", b"{}", b"\xff", b'{"version":2}', forged, others, changed]
-    assert dropped_by(LEDGER, digest_of(texts[0]), [*strange, *texts]) == {(0, 1)}
-    assert not dropped_by(LEDGER, digest_of(texts[0]), strange)
+    assert dropped_by(LEDGER, digest_of(texts[0]), [[*strange, *texts]]) == {(0, 1)}
+    assert not dropped_by(LEDGER, digest_of(texts[0]), [strange])
 
 
 def test_what_a_topic_has_deleted_ends_the_chain() -> None:
     first = texts_of({(0, 1)}, "")
     second = texts_of({(0, 2)}, digest_of(first[-1]))
-    assert dropped_by(LEDGER, digest_of(second[-1]), second) == {(0, 2)}
-    assert not dropped_by(LEDGER, digest_of(second[-1]), first)
+    assert dropped_by(LEDGER, digest_of(second[-1]), [second]) == {(0, 2)}
+    assert not dropped_by(LEDGER, digest_of(second[-1]), [first])
 
 
 def test_a_record_is_no_larger_than_its_topic_takes() -> None:
@@ -69,7 +82,7 @@ def test_a_record_is_no_larger_than_its_topic_takes() -> None:
     texts = texts_of({(0, offset) for offset in offsets}, "", 20_000)
     assert len(texts) > 1
     assert max(map(len, texts)) < 20_500
-    assert dropped_by(LEDGER, digest_of(texts[-1]), texts) == {(0, offset) for offset in offsets}
+    assert dropped_by(LEDGER, digest_of(texts[-1]), [texts]) == {(0, offset) for offset in offsets}
 
 
 def test_all_positions_of_a_ledger_are_found_without_its_digest() -> None:
