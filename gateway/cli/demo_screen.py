@@ -21,7 +21,7 @@ class DemoScreen:
         self._console = console
         self._tasks: dict[str, TaskID] = {}
         self._bars = Progress(
-            TextColumn("[bold]{task.description}"),
+            TextColumn("{task.description}", style="bold", markup=False),
             BarColumn(bar_width=24),
             _FiguresColumn(),
             console=console,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from tidegate.contracts.document.load import LoadedContract, load_contract
 from tidegate.contracts.errors import ContractError, SettingsError
@@ -63,14 +64,10 @@ def diff(
     for line in contract_lines(found, several=False):
         out.print(line)
     if found.suggested_version is None:
-        out.print(
-            f"no difference between {base.document.name} and {candidate.document.name}",
-            markup=False,
-        )
+        out.print(f"no difference between {base.document.name} and {candidate.document.name}")
         return
-    out.print(
-        f"suggested version [bold]{found.suggested_version}[/] · {counted(len(found.findings), 'finding')}"
-    )
+    findings = f" · {counted(len(found.findings), 'finding')}"
+    out.print(Text.assemble("suggested version ", (found.suggested_version, "bold"), findings))
 
 
 def _load(name: str, registry: str, stack: ExitStack) -> LoadedContract:

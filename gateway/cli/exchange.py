@@ -23,6 +23,7 @@ from tidegate.contracts.exchange.imported import Imported
 from tidegate.contracts.exchange.odcs import write_odcs
 from tidegate.contracts.exchange.read import fitting, located, read_foreign
 from tidegate.contracts.lint.lint import lint
+from tidegate.contracts.words import seen
 from tidegate.gateway.cli.options import ContractFile
 from tidegate.gateway.cli.terminal import err, show_left_out
 from tidegate.gateway.client.subjects import SubjectClient
@@ -202,4 +203,4 @@ def _write(text: str, out: Path | None) -> None:
         raise SettingsError(f"{out} exists; choose another name, or move it away") from None
     except OSError as error:
         raise SettingsError(f"cannot write {out}: {error.strerror}") from None
-    err.print(f"wrote {out}")
+    err.print(f"wrote {seen(str(out))}")

@@ -198,7 +198,8 @@ def infer(  # noqa: PLR0913 - one parameter for each option
             )
             return
         _print(found, opened, time.monotonic() - started)
-        out.print(f"\nwritten: [bold]{output}[/] and [bold]{schema_file}[/]")
+        names = [(seen(str(path)), "bold") for path in (output, schema_file)]
+        out.print(Text.assemble("\nwritten: ", names[0], " and ", names[1]))
 
 
 def _large(source: str, options: SourceOptions, *, has_hint: bool) -> FilesInParts | None:
@@ -258,7 +259,8 @@ def _print(found: Inferred, source: Source | FilesInParts, seconds: float) -> No
         else ""
     )
     records = counted(found.records, "record")
-    out.print(f"[bold]{found.document['id']}[/] · {records} in {seconds:.1f} s{broken}\n")
+    counts = f" · {records} in {seconds:.1f} s{seen(broken)}\n"
+    out.print(Text.assemble((found.document["id"], "bold"), counts))
     if found.broken.count:
         _print_unread(out, found.broken, source)
         out.print()
@@ -268,9 +270,8 @@ def _print(found: Inferred, source: Source | FilesInParts, seconds: float) -> No
     else:
         out.print("  no rule is proposed: the schema has the types of the fields")
     if found.personal:
-        out.print(
-            f"\n  personal: {', '.join(sorted(Proposal('', path, '', 0).pointer for path in found.personal))}"
-        )
+        pointers = sorted(Proposal("", path, "", 0).pointer for path in found.personal)
+        out.print(f"\n  personal: {seen(', '.join(pointers))}")
     evaluation = found.evaluation
     out.print(
         f"\n  held back and judged: {evaluation.records:,} · refused for a reason above: "

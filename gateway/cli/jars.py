@@ -55,7 +55,7 @@ class JarsProgress:
     def _open(self) -> Progress:
         if self._bar is None:
             columns = (
-                TextColumn("jars: {task.description}"),
+                TextColumn("jars: {task.description}", markup=False),
                 BarColumn(),
                 MofNCompleteColumn(),
                 TimeElapsedColumn(),

@@ -209,9 +209,7 @@ def judge(  # noqa: PLR0913 - one parameter for each option
             second.print(data_of.place)
     is_empty = not judgement.tally.records and not judgement.tally.unreadable
     if is_empty and not allow_empty:
-        err.print(
-            f"no record was judged: {title} has none; --allow-empty takes that for a success", markup=False
-        )
+        err.print(f"no record was judged: {title} has none; --allow-empty takes that for a success")
         raise typer.Exit(ExitCode.FINDINGS)
     if judgement.has_refused or (second is not None and second.differences):
         raise typer.Exit(ExitCode.FINDINGS)

@@ -116,7 +116,7 @@ class SecondOpinion:
         )
         for number, accepts in self.first:
             ours, theirs = ("refuses", "accepts") if accepts else ("accepts", "refuses")
-            out.print(f"  {place(number)}  the judge {ours} by the schema, python-jsonschema {theirs}")
+            out.print(f"  {seen(place(number))}  the judge {ours} by the schema, python-jsonschema {theirs}")
 
 
 def print_summary(
@@ -126,7 +126,8 @@ def print_summary(
 ) -> None:
     """Print the counts and the first refused and unreadable records; `more` says how to show more refused ones."""
     noun = "record" if tally.records == 1 else "records"
-    out.print(f"[bold]{contract.id}[/] {contract.version} · {tally.records:,} {noun} judged\n")
+    judged = f" {contract.version} · {tally.records:,} {noun} judged\n"
+    out.print(Text.assemble((contract.id, "bold"), judged))
     counts = Table.grid(padding=(0, 2, 0, 0))
     counts.add_column()
     counts.add_column(justify="right")
@@ -142,7 +143,7 @@ def print_summary(
         _print_reasons(tally)
     broken = sum(count for (_, code, _), count in tally.codes.items() if code == "json.invalid")
     if broken > 1 and tally.refused == tally.records and broken >= tally.records / 2:
-        out.print("\n  nearly no line is JSON: join records of several lines with `jq -c .`", markup=False)
+        out.print("\n  nearly no line is JSON: join records of several lines with `jq -c .`")
     if tally.first_refused:
         _print_refused(tally, more)
     if tally.first_unreadable:
@@ -178,7 +179,7 @@ def _print_refused(tally: Tally, more: str) -> None:
             if words:
                 out.print(Text(f"{indent}{words}", style="dim"))
     if (left_out := tally.refused - len(tally.first_refused)) > 0:
-        out.print(f"  [dim]and {left_out:,} more refused; {more}[/]")
+        out.print(Text(f"  and {left_out:,} more refused; {more}", "dim"))
 
 
 def _print_unreadable(tally: Tally) -> None:
@@ -187,4 +188,4 @@ def _print_unreadable(tally: Tally) -> None:
         where = (seen(place), (each.pointer and f"  {seen(each.pointer)}", "cyan"))
         out.print(Text.assemble("  ", *where, "  ", ("unreadable", "bold"), f": {seen(each.reason)}"))
     if (more := tally.unreadable - len(tally.first_unreadable)) > 0:
-        out.print(f"  [dim]and {more:,} more that cannot be read[/]")
+        out.print(Text(f"  and {more:,} more that cannot be read", "dim"))

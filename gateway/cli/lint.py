@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
+from rich.text import Text
 
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.errors import ContractError, SettingsError
 from tidegate.contracts.expectations.vocabulary import VOCABULARY
 from tidegate.contracts.lint.lint import lint as lint_document
-from tidegate.contracts.words import counted
+from tidegate.contracts.words import counted, seen
 from tidegate.gateway.checks.discovery import affected_contracts, select
 from tidegate.gateway.cli.terminal import err, out, show_error, show_foreign, show_warnings
 from tidegate.gateway.exits import ExitCode
@@ -73,13 +73,15 @@ def lint(files: Files, *, strict: Strict = False, changed: Changed = False) -> N
         carried = carried_rules(contract)
         number = len(carried.rules) + len(carried.left_out)
         more += f" · {counted(number, 'rule')} of the schema not judged" if number else ""
-        out.print(f"{escape(str(file))}: [green]ok[/] · {contract.id} {contract.version} · {rules}{more}")
+        found = f" · {contract.id} {contract.version} · {rules}{more}"
+        out.print(Text.assemble(f"{seen(str(file))}: ", ("ok", "green"), found))
         for note in _notes(contract, carried):
-            out.print(f"  [yellow]note[/]: {escape(note)}")
+            out.print(Text.assemble("  ", ("note", "yellow"), f": {seen(note)}"))
+    where = f" in {counted(len(files), 'file')}"
     if problems:
-        err.print(f"[bold red]{counted(problems, 'problem')}[/] in {counted(len(files), 'file')}")
+        err.print(Text.assemble((counted(problems, "problem"), "bold red"), where))
     if warnings:
-        err.print(f"[bold yellow]{counted(warnings, 'warning')}[/] in {counted(len(files), 'file')}")
+        err.print(Text.assemble((counted(warnings, "warning"), "bold yellow"), where))
     if problems or (strict and warnings):
         raise typer.Exit(ExitCode.FINDINGS)
 

@@ -45,7 +45,7 @@ def login(*, registry: RegistryUrl = DEFAULT_REGISTRY) -> None:
         return
     path = store_token(registry, token)
     say(f"logged in to {registry} as {_described(found)}")
-    err.print(f"stored in {path}", markup=False)
+    err.print(f"stored in {path}")
 
 
 def logout(*, registry: RegistryUrl = DEFAULT_REGISTRY) -> None:
@@ -115,6 +115,5 @@ def _warn_unencrypted(registry: str) -> None:
         raise SettingsError(f"{registry} is not the URL of a registry: {error}") from error
     if url.scheme == "http" and url.host not in LOOPBACK:
         err.print(
-            f"warning: {registry} is not encrypted, so others on the network can read the key; use https",
-            markup=False,
+            f"warning: {registry} is not encrypted, so others on the network can read the key; use https"
         )

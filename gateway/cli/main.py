@@ -8,6 +8,7 @@ from importlib.metadata import version
 from typing import Annotated
 
 import typer
+from rich.text import Text
 from typer.main import get_command
 
 from tidegate.contracts.crash import chain_of, described
@@ -62,7 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except Exception as error:  # noqa: BLE001 - the outermost edge: a bug must not end with the code of a finding
         # Without messages of other libraries, which may quote a record: users report this, and jobs log it.
         sys.stderr.writelines(f"Traceback: {described(each)}\n" for each in chain_of(error))
-        err.print("[bold red]error:[/] this is a bug in Tidegate; please report it with the lines above")
+        message = " this is a bug in Tidegate; please report it with the lines above"
+        err.print(Text.assemble(("error:", "bold red"), message))
         sys.exit(ExitCode.BUG)
 
 

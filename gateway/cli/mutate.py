@@ -111,11 +111,12 @@ def mutate(  # noqa: PLR0913 - one parameter for each option
 
 
 def _print(found: Strength, unread: str | None) -> None:
-    out.print(
-        f"[bold]{found.contract}[/] · {found.good:,} accepted records of {found.read:,} · "
-        f"{found.mutants:,} corrupted · {found.missed:,} missed ({found.missed_share:.1%})"
+    counts = (
+        f" · {found.good:,} accepted records of {found.read:,} · {found.mutants:,} corrupted · "
+        f"{found.missed:,} missed ({found.missed_share:.1%})"
     )
-    out.print("" if unread is None else f"{seen(unread)}\n", markup=False)
+    out.print(Text.assemble((found.contract, "bold"), counts))
+    out.print("" if unread is None else f"{seen(unread)}\n")
     missed = [each for each in found.outcomes if each.missed]
     if not missed:
         out.print("  every corrupted record is refused, or noticed with a warning")
@@ -129,9 +130,9 @@ def _print(found: Strength, unread: str | None) -> None:
         out.print(
             f"\nrules that would catch {found.caught:,} of the {found.missed:,}, to add to the contract:\n"
         )
-        out.print("rules:", markup=False)
+        out.print("rules:")
         for line in suggested_rules(found):
-            out.print(line, markup=False)
+            out.print(line)
 
 
 def _row(each: Outcome) -> tuple[str, str, str, str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from tidegate.contracts.document.model import Status
 from tidegate.contracts.errors import ConflictError, ContractError
@@ -51,7 +52,7 @@ def publish(files: Files, registry: RegistryUrl = DEFAULT_REGISTRY) -> None:
                 show_error(error)
                 refused += 1
             except ConflictError as error:
-                err.print(f"[bold]{file}[/]: {error}")
+                err.print(Text.assemble((seen(str(file)), "bold"), f": {seen(str(error))}"))
                 refused += 1
             else:
                 state = (
@@ -62,7 +63,7 @@ def publish(files: Files, registry: RegistryUrl = DEFAULT_REGISTRY) -> None:
                 out.print(f"{published.contract_id} {published.version} {state}{more}")
                 for line in (*_notes(published), _enforcement(published)):
                     if line:
-                        out.print(line, markup=False, highlight=False, soft_wrap=True)
+                        out.print(line)
     if refused:
         raise typer.Exit(ExitCode.FINDINGS)
 

@@ -238,7 +238,7 @@ def export(  # noqa: PLR0913 - one parameter for each option
                 written += len(part)
                 status.show(f"{written / 1_000_000:,.1f} MB downloaded")
     if output is not None:
-        err.print(f"written to {output}", markup=False)
+        err.print(f"written to {output}")
 
 
 @app.command()

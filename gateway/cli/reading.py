@@ -29,9 +29,9 @@ class Readable(Protocol):
 def reading(source: Readable) -> Iterator[Callable[[int], None]]:
     """Yield a function that takes the number of records read. A terminal shows a bar after two seconds."""
     columns = (
-        TextColumn("reading {task.description}"),
+        TextColumn("reading {task.description}", markup=False),
         BarColumn(),
-        TextColumn("{task.fields[records]:,} records"),
+        TextColumn("{task.fields[records]:,} records", markup=False),
         TimeElapsedColumn(),
     )
     progress = Progress(*columns, console=err, transient=True, disable=not err.is_terminal)

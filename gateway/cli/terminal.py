@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 SILENT_SECONDS: Final = 2.0
 
 # Soft wrap: lines are not broken, so that `grep` and editors find `file:line:column`.
-out = Console(highlight=False, soft_wrap=True)
-err = Console(highlight=False, soft_wrap=True, stderr=True)
+# No markup and no emoji: names and messages contain brackets and colons. Styles are those of a `Text`.
+out = Console(markup=False, emoji=False, highlight=False, soft_wrap=True)
+err = Console(markup=False, emoji=False, highlight=False, soft_wrap=True, stderr=True)
 
 
 _IN_ASCII: Final = {"·": "-", "…": "...", "→": "->", "─": "-", "│": "|", "├": "|", "└": "`", "µ": "u"}
@@ -79,8 +80,8 @@ class SlowStatus:
 
 
 def say(line: str) -> None:
-    """Print text to standard output without markup; characters that a terminal would interpret are escaped."""
-    out.print(_lines(line), markup=False)
+    """Print text to standard output; characters that a terminal would interpret are escaped."""
+    out.print(_lines(line))
 
 
 def show_error(error: TidegateError) -> None:

@@ -123,4 +123,4 @@ def _lines(change: Change) -> list[str]:
 
 
 def _print(line: str) -> None:
-    out.print(line, markup=False, highlight=False, soft_wrap=True)
+    out.print(line)

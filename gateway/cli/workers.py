@@ -55,7 +55,7 @@ def hint_at_spark(name: str, options: SourceOptions, least: int, gain: str) -> N
     size = sum(path.stat().st_size for path in ([Path(name)] if Path(name).is_file() else files_of(name)))
     # A single file of CSV or gzip is one part, so Spark would not read it faster.
     if size >= least and len(file_parts(name, options.format, tuple(options.nulls), options.default)[1]) > 1:
-        err.print(f"{name} has {size / 1e9:,.0f} GB: --spark {gain}", markup=False)
+        err.print(f"{name} has {size / 1e9:,.0f} GB: --spark {gain}")
 
 
 def spark_workers(spark_master: str | None) -> MapInWorkers:

@@ -75,3 +75,18 @@ def test_rules_of_the_subject_that_are_not_judged_are_counted_with_the_reason(
         "  note: the rule mask is a TRANSFORM of type CEL_FIELD, which clients run: it is kept for clients and not judged here",
         "  note: the rule path is a condition of type JSONATA: it is kept for clients and not judged here",
     ]
+
+
+@pytest.mark.usefixtures("registry")
+@pytest.mark.parametrize("pattern", ["^[/a-z]+$", "[a-z]+"])
+def test_a_conflict_is_shown_in_the_words_of_the_registry(
+    tidegate: Run, tmp_path: Path, pattern: str
+) -> None:
+    ward = f'ward: {{type: string, pattern: "{pattern}"}}'
+    document = tmp_path / "[red]stays.yaml"
+    document.write_text(CONTRACT.replace("1.2.0", "1.3.0").replace("ward: {type: string}", ward))
+    ran = tidegate("publish", document)
+    assert ran.returncode == 1, ran.stderr
+    shown = ran.stderr.decode()
+    assert f"{document}: " in shown
+    assert pattern in shown
