@@ -145,7 +145,7 @@ def _read(source: Source, outgoing: OutgoingRecords, most: int | None, sender: S
     refused: list[Unreadable] = []
     refusals = 0
     with reading(source) as show:
-        for records, unreadable in outgoing.blocks(most):
+        for records, unreadable in outgoing.blocks(most, to_first_unreadable=sender is not None):
             if sender is not None:
                 for record in records:
                     sender.send(record)
@@ -153,8 +153,6 @@ def _read(source: Source, outgoing: OutgoingRecords, most: int | None, sender: S
             refusals += len(unreadable)
             refused += unreadable[: _SHOWN - len(refused)]
             show(number)
-            if sender is not None and unreadable:
-                break
     if sender is not None:
         sender.finish()
     if refusals:
@@ -167,8 +165,15 @@ def _report(source: Source, refused: list[Unreadable], refusals: int, sender: Se
     for each in refused:
         place = seen(" ".join(filter(None, (source.places((each.position,)), each.pointer))))
         err.print(Text.assemble((place, "bold"), f": {seen(each.reason)}"))
-    sent = "nothing was sent" if sender is None else f"{counted(sender.acknowledged, 'record')} were sent"
-    err.print(f"{counted(refusals, 'record')} of {seen(source.title)} cannot be sent; {sent}")
+    title = seen(source.title)
+    if sender is None:
+        err.print(f"{counted(refusals, 'record')} of {title} cannot be sent; nothing was sent")
+        return
+    place, sent = seen(source.places((refused[0].position,))), counted(sender.acknowledged, "record")
+    err.print(
+        f"{title} cannot be sent from {place} on; {sent} before it {'was' if sender.acknowledged == 1 else 'were'} sent: "
+        f"correct {place}, and send the input from there"
+    )
 
 
 def _name(contract: DataContract) -> str:

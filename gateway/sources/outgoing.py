@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -47,8 +48,12 @@ class OutgoingRecords:
         if self._reader.writers is None:
             self._frames[b""] = self._frame(contract.schema_.definition)
 
-    def blocks(self, most: int | None = None) -> Iterator[tuple[list[Outgoing], tuple[Unreadable, ...]]]:
+    def blocks(
+        self, most: int | None = None, *, to_first_unreadable: bool = False
+    ) -> Iterator[tuple[list[Outgoing], tuple[Unreadable, ...]]]:
         """Yield blocks of records, and the records between them that cannot be sent; at most `most` records in total.
+
+        With `to_first_unreadable`, the first record that cannot be sent ends them: the records after it are not yielded.
 
         Raises the errors of the source, and SettingsError for a schema that the framing cannot name.
         """
@@ -58,9 +63,13 @@ class OutgoingRecords:
             if left is not None and len(values) == left:
                 last = block.positions[left - 1]
                 unreadable = tuple(each for each in unreadable if each.position < last)
+            is_ended = to_first_unreadable and bool(unreadable)
+            if is_ended:
+                unreadable = unreadable[:1]
+                values = values[: bisect_left(block.positions, unreadable[0].position)]
             yield [self._outgoing(value or b"") for value in values], unreadable
             left = None if left is None else left - len(values)
-            if left == 0:
+            if is_ended or left == 0:
                 return
 
     def _outgoing(self, value: bytes) -> Outgoing:

@@ -209,8 +209,22 @@ def test_nothing_is_sent_of_a_file_with_a_record_that_cannot_be_encoded(
     assert (rows.returncode, "row 2: has 2 cells, and the header has 1\n" in rows.stderr) == (1, True)
     assert received(broker, topic) == []
     assert send(contract, tmp_path / "orders.jsonl", "--max-records", "1", *servers).returncode == 0
-    piped = send(contract, "-", *servers, stdin=lines)
-    assert (piped.returncode, "were sent" in piped.stderr) == (1, True)
+
+
+def test_standard_input_is_sent_to_the_first_record_that_cannot_be_encoded(
+    broker: Broker, make_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    topic = make_topic("orders")
+    contract = contract_of(tmp_path, topic, OLD)
+    lines = [b'{"n": "x"}' if n in (3, 7) else b'{"n": %d}' % n for n in range(1, 11)]
+    ran = send(contract, "-", "--bootstrap-servers", broker.bootstrap, stdin=b"\n".join(lines))
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.stderr == (
+        "line 3 /n: is text, and the schema has int here\n"
+        "standard input cannot be sent from line 3 on; 2 records before it were sent: correct line 3, and send the "
+        "input from there\n"
+    )
+    assert [each.value()[:1] for each in received(broker, topic)] == [b"\x02", b"\x04"]
 
 
 def test_a_broker_or_a_registry_that_does_not_answer_has_its_own_message(tmp_path: Path) -> None:
