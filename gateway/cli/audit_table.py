@@ -261,24 +261,53 @@ def _expectations(plan: EnforcementPlan, partials: Partials) -> tuple[Expectatio
 
 
 def _since(state: Path, table: str, fingerprint: str) -> TableVersion | None:
-    """Return the table version of this contract's last audit; None without one. Raises SettingsError."""
+    """Return the table version of this contract's last audit; None without one.
+
+    Raises SettingsError if the state cannot be read, or cannot be written later.
+    """
+    found = None
     try:
         found = AuditState.model_validate_json(state.read_bytes())
     except FileNotFoundError:
-        return None
+        pass
     except (OSError, ValidationError) as error:
         raise SettingsError(
             f"{state} cannot be read as the state of an audit ({type(error).__name__}); delete it to audit all rows"
         ) from None
+    _require_writable(state)
+    if found is None:
+        return None
     if found.table != table:
         raise SettingsError(f"{state} is about {found.table}, not {table}: give each table a file of its own")
     return found.version if found.fingerprint == fingerprint else None
 
 
+def _require_writable(state: Path) -> None:
+    """Raise SettingsError if the state cannot be written."""
+    scratch = _scratch(state)
+    try:
+        scratch.touch()
+        scratch.unlink()
+    except OSError as error:
+        raise _unwritable(state, error, "create its folder, or name a file elsewhere") from None
+
+
 def _write(state: Path, audited: AuditState) -> None:
-    scratch = state.with_name(f".{state.name}.new")
-    scratch.write_text(f"{audited.model_dump_json()}\n")
-    scratch.replace(state)
+    """Replace the state. Raises SettingsError."""
+    scratch = _scratch(state)
+    try:
+        scratch.write_text(f"{audited.model_dump_json()}\n")
+        scratch.replace(state)
+    except OSError as error:
+        raise _unwritable(state, error, "the next audit judges these rows again") from None
+
+
+def _scratch(state: Path) -> Path:
+    return state.with_name(f".{state.name}.new")
+
+
+def _unwritable(state: Path, error: OSError, advice: str) -> SettingsError:
+    return SettingsError(f"cannot write the state of the audit to {state}: {error.strerror}; {advice}")
 
 
 def _write_data_docs(path: Path, audit: Audit) -> None:

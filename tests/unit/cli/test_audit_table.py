@@ -19,6 +19,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from tests.postgresql import Postgresql
+from tidegate.gateway.cli import audit_table as module
 
 from .conftest import Run
 
@@ -189,6 +190,45 @@ def test_a_changed_contract_judges_all_rows(tidegate: Run, contract: Path, tmp_p
     write_deltalake(tmp_path / "other", rows(0, 1))
     ran = tidegate("audit-table", tmp_path / "other", contract, "--state", state)
     assert (ran.returncode, b"give each table a file of its own" in ran.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("name", ["none/state.json", f"{'x' * 250}.json"])
+def test_a_state_that_cannot_be_written_is_refused_before_the_table_is_read(
+    tidegate: Run, contract: Path, tmp_path: Path, name: str
+) -> None:
+    state = tmp_path / name
+    ran = tidegate("audit-table", tmp_path / "no-table", contract, "--state", state)
+    assert (ran.returncode, ran.stdout) == (2, b"")
+    assert f"cannot write the state of the audit to {state}: " in ran.stderr.decode()
+
+
+@pytest.mark.parametrize("state", [".", "/"])
+def test_a_folder_is_no_state(tidegate: Run, contract: Path, tmp_path: Path, state: str) -> None:
+    ran = tidegate("audit-table", tmp_path / "no-table", contract, "--state", state)
+    assert (ran.returncode, b"cannot be read as the state of an audit" in ran.stderr) == (2, True)
+
+
+def test_an_audit_leaves_nothing_but_its_state(tidegate: Run, contract: Path, tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "stays", rows(1, 2))
+    state = tmp_path / "states" / "state.json"
+    state.parent.mkdir()
+    assert tidegate("audit-table", tmp_path / "none", contract, "--state", state).returncode == 2
+    assert list(state.parent.iterdir()) == []
+    assert tidegate("audit-table", tmp_path / "stays", contract, "--state", state).returncode == 0
+    assert list(state.parent.iterdir()) == [state]
+
+
+def test_a_state_whose_folder_goes_away_meanwhile_is_no_bug(
+    tidegate: Run, contract: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_deltalake(tmp_path / "stays", rows(1, 2))
+    state = tmp_path / "states" / "state.json"
+    state.parent.mkdir()
+    monkeypatch.setattr(module, "print_summary", lambda *_, **__: rmtree(state.parent))
+    ran = tidegate("audit-table", tmp_path / "stays", contract, "--state", state)
+    assert ran.returncode == 2
+    assert f"cannot write the state of the audit to {state}: No such file or directory" in ran.stderr.decode()
+    assert b"the next audit judges these rows again" in ran.stderr
 
 
 def test_a_table_that_replaced_the_audited_one_is_audited_whole(
