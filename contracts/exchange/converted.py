@@ -25,20 +25,36 @@ _LOGICAL: Final = {
 _LOGICAL_OF: Final = {name: logical for logical, names in _LOGICAL.items() for name in names.split()}
 _LOCAL: Final = frozenset({"timestamp_ntz", "datetime"})
 """Types of timestamps without a time zone."""
+_FORMATS: Final = {"uuid": "uuid", "int2": "i16", "int4": "i32", "int32": "i32", "int64": "i64"}
+"""Formats of types that hold nothing else, in whatever database."""
+_UNSIGNED: Final = {"tinyint": "u8", "smallint": "u16", "int": "u32", "integer": "u32", "bigint": "u64"}
+"""Formats of types with the suffix `unsigned`, which only MySQL and databases like it have."""
+_OF_UNKNOWN_BOUNDS: Final = frozenset({"smallint", "tinyint"})
+"""Types with few values in some databases; in others they hold every integer."""
 _TYPE_OF_VALUE: Final = {str: "string", bool: "boolean", int: "number", float: "number"}
 
 
 def logical_type(written: object) -> dict[str, Any]:
     """Return the logical type for a type such as `varchar(20)`, as keys of a property; {} for a type without one."""
-    plain = str(written).lower().partition("(")[0].partition("<")[0].strip()
-    plain = plain.removesuffix(" without time zone").removesuffix(" with time zone")
-    plain = plain.removesuffix(" varying").removesuffix(" precision").removesuffix(" unsigned").strip()
+    text, plain = str(written).lower().strip(), _plain(written)
     logical = _LOGICAL_OF.get(plain)
     if logical is None:
         return {}
-    if plain in _LOCAL or str(written).lower().endswith("without time zone"):
-        return {"logicalType": logical, "logicalTypeOptions": {"format": LOCAL_TIMESTAMP}}
-    return {"logicalType": logical}
+    options: dict[str, Any] = {}
+    if plain in _LOCAL or text.endswith("without time zone"):
+        options = {"format": LOCAL_TIMESTAMP}
+    elif text.endswith(" unsigned"):
+        options = {"format": _UNSIGNED[plain]} if plain in _UNSIGNED else {"minimum": 0}
+    elif plain in _FORMATS:
+        options = {"format": _FORMATS[plain]}
+    return {"logicalType": logical} | ({"logicalTypeOptions": options} if options else {})
+
+
+def _plain(written: object) -> str:
+    """Return the name of a type in lower case, without its length, time zone, precision or sign."""
+    plain = str(written).lower().partition("(")[0].partition("<")[0].strip()
+    plain = plain.removesuffix(" without time zone").removesuffix(" with time zone")
+    return plain.removesuffix(" varying").removesuffix(" precision").removesuffix(" unsigned").strip()
 
 
 def type_of_rule(rule: dict[str, Any]) -> dict[str, Any]:
@@ -78,11 +94,17 @@ def is_known_type(written: object) -> bool:
 
 
 def unjudged_size(written: object, source: str) -> Iterator[LeftOut]:
-    """Yield an entry if a type such as `varchar(20)` has a length, digits or members, which are not judged."""
+    """Yield an entry for what a type says and no record is judged by.
+
+    This is the length, digits or members of a type such as `varchar(20)`, and the bounds of one such as `smallint`.
+    """
     if logical_type(written) and set(str(written)) & set("(<"):
         yield LeftOut(
             source, f"of the type `{written}`, what is in brackets is not judged; write it as a rule"
         )
+    if _plain(written) in _OF_UNKNOWN_BOUNDS and "unsigned" not in str(written).lower():
+        reason = f"the bounds of the type `{written}` differ by database and are not judged; write a rule"
+        yield LeftOut(source, reason)
 
 
 def mapping(written: Any, source: str) -> dict[str, Any]:

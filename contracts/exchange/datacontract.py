@@ -12,7 +12,6 @@ from typing import Any, Final
 from tidegate.contracts.document.fields import tokens, value_at
 from tidegate.contracts.errors import ContractError
 from tidegate.contracts.exchange.converted import (
-    LOCAL_TIMESTAMP,
     Places,
     is_known_type,
     logical_type,
@@ -210,7 +209,7 @@ class _Converter:
     ) -> dict[str, Any]:
         """Return the options of a field and of its type as `logicalTypeOptions`; {} if there are none."""
         options = of_type | {name: field[name] for name in _OPTIONS if name in field}
-        if field.get("format") and of_type.get("format") == LOCAL_TIMESTAMP:
+        if field.get("format") and of_type.get("format", field["format"]) != field["format"]:
             self._leave(origins["format"], f"the type `{field['type']}` has its own format")
         elif field.get("format"):
             options["format"] = field["format"]

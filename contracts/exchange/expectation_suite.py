@@ -16,7 +16,7 @@ from typing import Any, Final
 from tidegate.contracts.columns.typed import column_name
 from tidegate.contracts.document.model import Expectation
 from tidegate.contracts.errors import ContractError
-from tidegate.contracts.exchange.converted import Places, logical_type, type_of_rule, unread
+from tidegate.contracts.exchange.converted import Places, logical_type, type_of_rule, unjudged_size, unread
 from tidegate.contracts.exchange.imported import LeftOut, identifier, pointer
 from tidegate.contracts.exchange.odcs_quality import ENGINE
 from tidegate.contracts.expectations.library import read_suite
@@ -130,6 +130,7 @@ class _Converter:
         converted = logical_type(str(written).removesuffix("Type"))
         if not converted:
             self.left_out.append(LeftOut(source, f"the type `{written}` is not known; any value passes"))
+        self.left_out += unjudged_size(written, source)
         found |= converted
 
     def _rule(self, expectation: Expectation, source: str, rule: dict[str, Any]) -> None:

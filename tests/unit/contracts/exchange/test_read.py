@@ -285,6 +285,7 @@ def imported_test(test: str, data_type: str = "numeric") -> tuple[DataContract, 
 
 
 PLACE = "/models/0/columns/0/data_tests/0"
+TYPE_PLACE = "/models/0/columns/0/data_type"
 
 
 @pytest.mark.parametrize("bound", ["\"{{ var('most') }}\"", "other_column", "\"'2026-01-01'\"", "true"])
@@ -389,6 +390,49 @@ def test_types_of_databases_are_known(data_type: str, good: object, bad: object)
     assert left_out.keys() == {PLACE}
     assert codes(contract, {"n": good}) == set()
     assert codes(contract, {"n": bad}) == {"type"}
+
+
+@pytest.mark.parametrize(
+    ("data_type", "good", "bad"),
+    [
+        ("uuid", UUID, "not-a-uuid"),
+        ("int unsigned", 2**32 - 1, -5),
+        ("int(10) unsigned", 0, 2**32),
+        ("decimal(9,2) unsigned", 0.5, -0.5),
+        ("int2", -(2**15), 70_000),
+        ("int4", 2**31 - 1, 2**31),
+        ("int64", 2**63 - 1, 2**63),
+    ],
+)
+def test_what_a_type_of_a_database_never_holds_is_refused(data_type: str, good: object, bad: object) -> None:
+    contract, left_out = imported_test("unique", f"'{data_type}'")
+    assert left_out.keys() == {PLACE} | ({TYPE_PLACE} if "(" in data_type else set())
+    assert codes(contract, {"n": good}) == set()
+    assert codes(contract, {"n": bad})
+
+
+@pytest.mark.parametrize("data_type", ["smallint", "TINYINT"])
+def test_a_type_whose_bounds_depend_on_the_database_is_listed(data_type: str) -> None:
+    contract, left_out = imported_test("unique", data_type)
+    assert (
+        left_out[TYPE_PLACE]
+        == f"the bounds of the type `{data_type}` differ by database and are not judged; write a rule"
+    )
+    assert codes(contract, {"n": 70_000}) == set()
+    expectation = {
+        "type": "expect_column_values_to_be_of_type",
+        "kwargs": {"column": "n", "type_": data_type},
+    }
+    _, left_out = imported("s.json", json.dumps({"name": "s", "expectations": [expectation]}))
+    assert left_out.keys() == {"/expectations/0"}
+
+
+def test_a_format_that_contradicts_a_type_is_listed() -> None:
+    text = SPECIFICATION.replace("blob: {type: geometry}", "blob: {type: uuid, format: email}")
+    contract, left_out = imported("orders.yaml", text)
+    assert left_out["/models/orders/fields/blob/format"] == "the type `uuid` has its own format"
+    good = {"order_id": UUID, "ordered_at": "2026-01-01T00:00:00Z", "blob": UUID}
+    assert codes(contract, good) == set()
 
 
 def test_null_in_a_set_of_values_of_a_suite_says_nothing() -> None:
