@@ -134,8 +134,11 @@ _OF_A_METRIC: Final = frozenset(
 )
 _ARGUMENTS: Final = frozenset({"validValues", "pattern", "missingValues"})
 _IMPLEMENTATION: Final = frozenset({"type", "expectation_type", "kwargs"})
-_OF_A_RULE: Final = frozenset({"name", "id", "description", "severity"})
-"""Keys that are not used for a check against nulls, because it becomes a part of the schema, not a rule."""
+_OF_A_RULE: Final = frozenset({"name", "id", "description"})
+"""Keys that are not used for a check against nulls, because it becomes a part of the schema, not a rule.
+
+The severity of such a check is listed with the quality rules of the standard.
+"""
 
 
 def unread_of_checks(checks: list[Any], source: str) -> Iterator[LeftOut]:

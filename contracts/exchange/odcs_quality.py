@@ -100,6 +100,9 @@ class QualityReader:
         if not _holds_for_all(each):
             self._add_share(metric, each, place)
             return
+        if metric == "nullValues" and "severity" in _words(each):
+            reason = "a null refuses the record, because the schema requires the field and has no severity"
+            self.left_out.append(LeftOut(f"{self._where}/severity", reason))
         name = str(each.get("name") or each.get("id") or f"{place.rpartition('/')[2]}-{metric}")
         for rule in make(each.get("arguments") or {}):
             self._add(self.rules, {"id": name, **rule, "field": place, **_words(each)})

@@ -145,6 +145,30 @@ def test_an_optional_field_of_listed_values_without_a_type_may_be_null(text: str
     assert codes(contract, {"t": None}) == {"enum"}
 
 
+NULLS_OF_ODCS = """\
+{apiVersion: v3.1.0, kind: DataContract, id: o, version: 1.0.0, status: active, schema: [{name: o, properties:
+ [{name: s, quality: [{metric: nullValues, mustBe: 0, severity: SEVERITY}]}]}]}
+"""
+NULLS_OF_SPECIFICATION = """\
+{dataContractSpecification: 1.2.1, id: o, info: {version: 1.0.0}, models: {o: {fields:
+ {s: {quality: [{metric: nullValues, mustBe: 0, severity: SEVERITY}]}}}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [(NULLS_OF_ODCS, "/schema/0/properties/0"), (NULLS_OF_SPECIFICATION, "/models/o/fields/s")],
+)
+@pytest.mark.parametrize(("severity", "is_listed"), [("warning", True), ("Info", True), ("error", False)])
+def test_a_check_against_nulls_that_only_warns_is_listed(
+    text: str, place: str, severity: str, *, is_listed: bool
+) -> None:
+    contract, left_out = imported("o.yaml", text.replace("SEVERITY", severity))
+    reason = "a null refuses the record, because the schema requires the field and has no severity"
+    assert left_out == ({f"{place}/quality/0/severity": reason} if is_listed else {})
+    assert codes(contract, {"s": None}) == {"type"}
+
+
 def test_conditions_and_columns_of_a_suite_are_listed() -> None:
     column = {"column": "shipped"}
     expectations = [
