@@ -7,9 +7,11 @@ Source: Data Contract Specification 0.9 to 1.2.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Final
 
 from tidegate.contracts.document.fields import tokens, value_at
+from tidegate.contracts.document.json_source import read_json
 from tidegate.contracts.errors import ContractError
 from tidegate.contracts.exchange.converted import (
     Places,
@@ -66,6 +68,8 @@ _CONVERTED: Final = {
     "references": "relationships",
 }
 """Where a key of a field is in the standard, if not under the same name."""
+_OF_TYPE: Final[dict[str, set[type]]] = {"string": {str}, "boolean": {bool}, "integer": {int}, "number": {int, float}}
+"""The Python types of the values of a logical type."""
 
 
 def convert_datacontract(document: dict[str, Any]) -> tuple[dict[str, Any], Places, list[LeftOut]]:
@@ -197,7 +201,11 @@ class _Converter:
                 self._leave(origins[name], f"`{other}` is read instead")
         converted |= _labels(field)
         if field.get("enum"):
-            converted["enum"] = [{"value": value} for value in sequence(field["enum"], origins["enum"])]
+            listed = sequence(field["enum"], origins["enum"])
+            converted["enum"] = [
+                {"value": self._of_type(value, converted.get("logicalType"), f"{origins['enum']}/{index}")}
+                for index, value in enumerate(listed)
+            ]
         if checks := self._checks(field.get("quality"), origins.get("quality", source)):
             converted["quality"] = checks
         converted |= self._members(field, place, origins)
@@ -214,6 +222,27 @@ class _Converter:
         elif field.get("format"):
             options["format"] = field["format"]
         return {"logicalTypeOptions": options} if options else {}
+
+    def _of_type(self, value: Any, logical: str | None, source: str) -> Any:
+        """Return a listed value, which the specification writes as text, in the type of its field.
+
+        A value that the type does not have stays, and is listed.
+        """
+        kinds = _OF_TYPE.get(logical or "")
+        if kinds is None or value is None:
+            return value
+        read = value
+        if isinstance(value, str) and logical != "string":
+            with suppress(ContractError):
+                read = read_json("enum", value).value
+        if logical == "string" and type(read) is int:
+            read = str(read)
+        elif logical == "integer" and type(read) is float and read.is_integer():
+            read = int(read)
+        if type(read) in kinds:
+            return read
+        self._leave(source, f"the type of the field is {logical}, so no value is `{value}`")
+        return value
 
     def _resolved(self, written: Any, source: str) -> tuple[dict[str, Any], dict[str, str]]:
         """Return a field with the keys that it inherits from definitions, and the source pointer of each key."""

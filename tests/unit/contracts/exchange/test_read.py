@@ -169,6 +169,32 @@ def test_a_check_against_nulls_that_only_warns_is_listed(
     assert codes(contract, {"s": None}) == {"type"}
 
 
+@pytest.mark.parametrize(
+    ("field", "good", "bad", "never"),
+    [
+        ("{type: integer, enum: ['1', '-2', 3, 4.0, '5.0']}", (1, -2, 3, 4, 5), ("1", 6), ()),
+        ("{type: long, enum: ['1', one, '1.5', true, '0x1']}", (1,), ("one", 1.5, True), (1, 2, 3, 4)),
+        ("{type: decimal, enum: ['1.50', '2', NaN, ~]}", (1.5, 2), ("1.50",), (2,)),
+        ("{type: boolean, enum: ['true', False, 'yes']}", (True, False), ("true", "yes"), (2,)),
+        ("{type: string, enum: [1, '2', 2.50, true]}", ("1", "2"), (1, 2), (2, 3)),
+        ("{type: date, enum: ['2026-01-01']}", ("2026-01-01",), ("2026-01-02",), ()),
+        ("{enum: ['1', 2]}", ("1", 2), (1, "2"), ()),
+    ],
+)
+def test_listed_values_of_the_specification_have_the_type_of_their_field(
+    field: str, good: tuple[object, ...], bad: tuple[object, ...], never: tuple[int, ...]
+) -> None:
+    contract, left_out = imported(
+        "o.yaml",
+        f"{{dataContractSpecification: 1.2.1, id: o, info: {{version: 1.0.0}}, models: {{o: {{fields: {{s: {field}}}}}}}}}",
+    )
+    assert left_out.keys() == {f"/models/o/fields/s/enum/{index}" for index in never}
+    for value in (*good, None):
+        assert codes(contract, {"s": value}) == set(), value
+    for value in bad:
+        assert codes(contract, {"s": value}), value
+
+
 def test_conditions_and_columns_of_a_suite_are_listed() -> None:
     column = {"column": "shipped"}
     expectations = [
