@@ -150,7 +150,7 @@ def _compared(old: Expectation, new: Expectation) -> tuple[bool | None, bool | N
         sets = [kwargs.pop("value_set", None) for kwargs in (left, right)]
         if not all(isinstance(each, list) for each in sets):
             return None, None
-        listed, wanted = ({(type(value), value) for value in each} for each in sets)
+        listed, wanted = ({(isinstance(value, bool), value) for value in each} for each in sets)
         if old.type.endswith(_FORBIDDEN):
             listed, wanted = wanted, listed
         tightened |= not listed <= wanted

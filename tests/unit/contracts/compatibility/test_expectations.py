@@ -39,6 +39,18 @@ CASES = [
     (MEAN, with_kwargs(MEAN, mostly=0.9), "expectation.loosened", {"FORWARD"}),
     (SET, with_kwargs(SET, value_set=["a"]), "expectation.tightened", {"BACKWARD"}),
     (SET, with_kwargs(SET, value_set=["b", "a"]), "expectation.rewritten", set()),
+    (
+        with_kwargs(SET, value_set=[1, 2.5]),
+        with_kwargs(SET, value_set=[2.5, 1.0]),
+        "expectation.rewritten",
+        set(),
+    ),
+    (
+        with_kwargs(SET, value_set=[1, 2]),
+        with_kwargs(SET, value_set=[2, True]),
+        "expectation.tightened",
+        {"BACKWARD", "FORWARD"},
+    ),
     (MEAN, {**MEAN, "severity": "warning"}, "expectation.removed", {"FORWARD"}),
     ({**MEAN, "severity": "warning"}, MEAN, "expectation.added", {"BACKWARD"}),
     (MEAN, {**MEAN, "on_violation": "alert"}, "expectation.removed", {"FORWARD"}),
