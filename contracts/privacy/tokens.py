@@ -20,6 +20,8 @@ from tidegate.contracts.rules.values import exact
 
 LEAST_CHARACTERS: Final = 32
 _ID_CHARACTERS: Final = 8
+_MOST_DIGITS: Final = 400
+"""Maximum number of digits that a number is written out with, more than those of any double."""
 _MADE_FOR_ID: Final = b"tidegate mask key id"
 
 
@@ -88,14 +90,36 @@ def _number(value: float | Decimal) -> bytes:
 
 
 def _canonical(value: Any) -> bytes:
-    """Return an object or array as JSON with sorted keys."""
+    """Return an object or array as JSON with sorted keys, and with one form for equal numbers."""
+    plain = _plain(value)
     try:
-        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+        return orjson.dumps(plain)
     except orjson.JSONEncodeError:  # an integer beyond 64 bits, a Decimal, bytes
-        return (json_text(_sorted(value)) or "").encode("utf-8", "surrogatepass")
+        return (json_text(plain) or "").encode("utf-8", "surrogatepass")
 
 
-def _sorted(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _sorted(value[name]) for name in sorted(value)}
-    return [_sorted(item) for item in value] if isinstance(value, list) else value
+def _plain(value: Any) -> Any:
+    match value:
+        case dict():
+            return {name: _plain(value[name]) for name in sorted(value)}
+        case list():
+            return [_plain(item) for item in value]
+        case bool():
+            return value
+        case int() | float() | Decimal():
+            return _plain_number(value)
+        case _:
+            return value
+
+
+def _plain_number(value: float | Decimal) -> int | float | Decimal:
+    """Return a number as an integer, else as a double, else as a Decimal without trailing zeros."""
+    number = Decimal(_number(value).decode())
+    if not number.is_finite():
+        return value
+    if abs(number.adjusted()) > _MOST_DIGITS:
+        return number
+    if number == number.to_integral_value():
+        return int(number)
+    double = float(number)
+    return double if Decimal(repr(double)) == number else number

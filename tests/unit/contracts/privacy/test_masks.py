@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import io
 import json
 import pickle
@@ -104,6 +106,35 @@ def test_equal_values_have_equal_tokens_and_others_have_others() -> None:
 def test_tokens_of_numbers_follow_their_value(number: float | Decimal) -> None:
     as_decimal = Decimal(repr(number)) if isinstance(number, float) else Decimal(number)
     assert KEY.token(number) == KEY.token(as_decimal)
+
+
+@given(
+    st.one_of(
+        st.integers(),
+        st.floats(allow_nan=False, allow_infinity=False),
+        st.decimals(allow_nan=False, allow_infinity=False),
+    )
+)
+def test_tokens_of_numbers_in_objects_and_arrays_follow_their_value(number: float | Decimal) -> None:
+    as_decimal = Decimal(repr(number)) if isinstance(number, float) else Decimal(number)
+    sign, digits, exponent = as_decimal.as_tuple()
+    longer = Decimal((sign, (*digits, 0), int(exponent) - 1))
+    is_whole = as_decimal == as_decimal.to_integral_value() and as_decimal.adjusted() < 1_000
+    for other in (as_decimal, longer, *([int(as_decimal)] if is_whole else [])):
+        assert KEY.token({"a": [number, "x"]}) == KEY.token({"a": [other, "x"]}), other
+    apart = [as_decimal, str(number), Decimal((1 - sign, (1, *digits), exponent)), None, True]
+    assert len({KEY.token({"a": each}) for each in apart}) == len(apart)
+
+
+def test_tokens_of_objects_with_plain_numbers_are_of_their_canonical_json() -> None:
+    text = b'json:{"a":[42,0.5,1e-7],"b":{"c":true,"d":null}}'
+    digest = hmac.new(KEY.secret, text, hashlib.sha256).hexdigest()
+    for number in (42, 42.0, Decimal("42.00"), Decimal("4.2e1")):
+        value = {"b": {"d": None, "c": True}, "a": [number, 0.5, Decimal("0.00000010")]}
+        assert KEY.token(value) == f"{KEY.id}:{digest}"
+    assert KEY.token([10**500]) == KEY.token([Decimal("1e500")]) != KEY.token([10**500 + 1])
+    assert KEY.token([Decimal("1e999999")]) == KEY.token([Decimal("10e999998")])
+    assert KEY.token([0.0]) == KEY.token([-0.0]) == KEY.token([0]) != KEY.token([False])
 
 
 def test_a_key_says_nothing_of_itself() -> None:
