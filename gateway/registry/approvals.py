@@ -3,11 +3,15 @@
 Every write that can change the enforced contract version runs inside `guard_weakening`, which compares the enforced
 versions before and after. So every kind of change is covered: documents, registered schemas, statuses, deletions,
 imports, other compatibility groups and new major versions. Each group is also compared by itself.
+
+The setting `compatibilityGroup` changes no version, but which one judges a record. `guard_grouping` compares, for each
+schema id, the version that judges its records with the one that would.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,13 +21,20 @@ from typing import TypeVar
 from tidegate.contracts.compatibility.weakening import Weakening, weakenings
 from tidegate.contracts.document.load import dump_contract
 from tidegate.contracts.document.model import DataContract, Status
+from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import ConflictError, NotFoundError
 from tidegate.gateway.access.principal import ANONYMOUS, Forbidden, Principal, Role, require
-from tidegate.gateway.registry.compatibility_groups import groups_of
+from tidegate.gateway.registry.compatibility_groups import (
+    group_setting,
+    groups_of,
+    judging_versions,
+    split_subjects,
+)
 from tidegate.gateway.registry.proofs import proven, write
-from tidegate.gateway.registry.subject_scope import ENFORCED, subject_of_contract
+from tidegate.gateway.registry.schemas.names import GLOBAL
+from tidegate.gateway.registry.subject_scope import ENFORCED, config_of, subject_of_contract
 from tidegate.gateway.storage.agreements import Proposal
-from tidegate.gateway.storage.audit_chain import Change
+from tidegate.gateway.storage.audit_chain import Change, content_hash
 from tidegate.gateway.storage.database import Database, Service
 from tidegate.gateway.storage.sql import ContractVersion, Stores
 
@@ -32,12 +43,15 @@ NOTHING = hashlib.sha256(b"").hexdigest()
 FORGOTTEN = Weakening(
     "contract.forgotten", "no version is left that a later publication would be compared with"
 )
+REGROUPED = "contract.judged-by-another-version"
 PROPOSED = "contract.weakening-proposed"
 APPROVED = "contract.weakening-approved"
 REJECTED = "contract.weakening-rejected"
 SELF_APPROVED = "contract.weakening-without-access-control"
 _MOST_SHOWN = 3
 _MOST_WEAKENINGS = 100
+_MOST_REGROUPED = 100
+"""Maximum contracts whose records other versions judge after one change of a setting, because each is proven."""
 
 T = TypeVar("T")
 
@@ -126,6 +140,120 @@ def guard_weakening(stores: Stores, contract_id: str | None, by: Principal, at: 
             weakened, changed = _weakenings_of(groups.get(name, before), version), version
     if weakened:
         _require_approval(stores, _proposal(before, changed, weakened, by, at), by, at)
+
+
+def guard_grouping(stores: Stores, scope: str, group: str | None, by: Principal, at: datetime) -> None:
+    """Permit another `compatibilityGroup` of a scope only if it weakens what judges no record, or two persons support it.
+
+    It is called before the change, in the same transaction. A proposal is one contract's, so a change for all subjects
+    that weakens a contract is refused. Raises NotApproved, ConflictError.
+    """
+    weakened = weakened_by_grouping(stores, scope, group, by, at)
+    if weakened and scope == GLOBAL and by is not ANONYMOUS:
+        raise _set_apart("weaken", [each.contract_id for each in weakened])
+    for proposal in weakened:
+        _require_approval(stores, proposal, by, at)
+
+
+def weakened_by_grouping(
+    stores: Stores, scope: str, group: str | None, by: Principal, at: datetime
+) -> tuple[Proposal, ...]:
+    """Return a proposal for each contract that another `compatibilityGroup` of a scope would weaken.
+
+    Of all subjects, these are only as many as the refusal needs. Raises ConflictError if too many contracts change.
+    """
+    changed: list[str] = []
+    found: list[Proposal] = []
+    for contract_id, topic, setting in _regrouped(stores, scope, group):
+        before = baseline(stores, contract_id)
+        moves = [] if before is None else _moves(stores, before, topic, setting)
+        if before is None or not moves:
+            continue
+        changed.append(contract_id)
+        if len(changed) > _MOST_REGROUPED:
+            raise _set_apart("change which versions judge the records of", changed)
+        proposal = _grouping_proposal(stores, before, setting, moves, by, at)
+        found += [] if proposal is None else [proposal]
+        if scope == GLOBAL and by is not ANONYMOUS and len(found) > _MOST_SHOWN:
+            break
+    return tuple(found)
+
+
+def _regrouped(stores: Stores, scope: str, group: str | None) -> Iterator[tuple[str, str, str | None]]:
+    """Yield the contracts that the setting of a scope may concern: id, topic, and the setting that would be in effect.
+
+    Contracts have no subject in a named context, so the settings of a context concern none.
+    """
+    own = config_of(stores, GLOBAL)
+    for_all = (own and own.group) or None
+    if scope != GLOBAL:
+        topic = scope.removesuffix("-value")
+        contract_id = stores.contracts.contract_of_topic(topic) if subject_of(topic) == scope else None
+        if contract_id is not None:
+            yield contract_id, topic, group or for_all
+        return
+    if group == for_all:
+        return
+    # A subject with one group, as without the setting, keeps the version that judges its records.
+    split = split_subjects(stores, [each for each in (group, for_all) if each])
+    for contract_id, topic in sorted(stores.contracts.topics().items()):
+        subject = subject_of(topic)
+        own = config_of(stores, subject) if subject in split else None
+        if subject in split and not (own and own.group):
+            yield contract_id, topic, group
+
+
+def _moves(stores: Stores, before: ContractVersion, topic: str, setting: str | None) -> list[tuple[str, str]]:
+    """Return which versions judge records, and which other ones would under a setting.
+
+    Records that no version judges now are compared with the enforced version, as those of a new group are.
+    """
+    setting_now = group_setting(stores, topic)
+    if setting == setting_now:
+        return []
+    unframed_group = json.loads(before.document).get("unframed_group")
+    was, will = (judging_versions(stores, topic, each, unframed_group) for each in (setting_now, setting))
+    pairs = {(was.get(key, before.version), version) for key, version in will.items()}
+    return sorted((old, new) for old, new in pairs if old != new)
+
+
+def _grouping_proposal(
+    stores: Stores,
+    before: ContractVersion,
+    setting: str | None,
+    moves: list[tuple[str, str]],
+    by: Principal,
+    at: datetime,
+) -> Proposal | None:
+    """Return the proposal of a setting under which weaker versions judge some records; None if none is weaker.
+
+    The candidate is a fingerprint of the setting and of these versions, so its approval permits no other change.
+    """
+    weakened: list[Weakening] = []
+    weaker: list[tuple[ContractVersion, ContractVersion]] = []
+    named = f"with compatibilityGroup {setting}" if setting else "without compatibilityGroup"
+    for pair in moves:
+        old, new = (stores.contracts.version(before.contract_id, each) for each in pair)
+        found = () if old is None or new is None else _weakenings_of(old, new)
+        if old is not None and new is not None and found:
+            sentence = f"{named}, {new.version} would judge records instead of {old.version}"
+            weakened += [Weakening(REGROUPED, sentence), *found]
+            weaker.append((old, new))
+    if not weaker:
+        return None
+    proposal = _proposal(before, weaker[0][1], tuple(weakened[:_MOST_WEAKENINGS]), by, at)
+    fingerprints = [[old.fingerprint, new.fingerprint] for old, new in weaker]
+    return replace(proposal, candidate=content_hash([setting, fingerprints]))
+
+
+def _set_apart(effect: str, contract_ids: list[str]) -> ConflictError:
+    """Return the error for a setting of all subjects that has to be set for some of them first."""
+    names = [*contract_ids[:_MOST_SHOWN], *(["and more"] if len(contract_ids) > _MOST_SHOWN else [])]
+    return ConflictError(
+        f"compatibilityGroup for all subjects would {effect} the contracts {', '.join(names)}. First set "
+        "compatibilityGroup of each of their subjects with PUT /config/SUBJECT: as it is now, or as it should be with "
+        "another person's approval"
+    )
 
 
 def _newest_of_groups(stores: Stores, contract_id: str) -> dict[str, ContractVersion]:

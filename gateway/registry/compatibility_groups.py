@@ -61,8 +61,44 @@ def group_setting(stores: Stores, topic: str) -> str | None:
 def groups_of(stores: Stores, topic: str) -> CompatibilityGroups:
     """Return the groups of a topic's subject, ordered by name."""
     setting = group_setting(stores, topic)
-    if setting is None:
-        return CompatibilityGroups()
+    return CompatibilityGroups() if setting is None else _groups_by(stores, topic, setting)
+
+
+def judging_versions(
+    stores: Stores, topic: str, setting: str | None, unframed_group: str | None
+) -> dict[int | None, str]:
+    """Return the version that would judge the records of each schema id, and (None) those without one, under a setting.
+
+    `unframed_group` is that of the newest version. Ids whose records no version would judge are left out.
+    """
+    found = _groups_by(stores, topic, setting)
+    versions = {each.name: each.version for each in found.groups if each.version is not None}
+    judges: dict[int | None, str] = {
+        schema_id: versions[each.name]
+        for each in found.groups
+        if each.name in versions
+        for schema_id in each.schemas
+    }
+    unframed = found.newest
+    if setting is not None and unframed_group is not None:
+        unframed = unframed_group
+    elif len(versions) > 1:
+        unframed = None
+    return judges | ({None: versions[unframed]} if unframed in versions else {})
+
+
+def split_subjects(stores: Stores, settings: Iterable[str]) -> frozenset[str]:
+    """Return the subjects whose versions one of the settings puts into several groups."""
+    named = tuple(settings)
+    groups: dict[tuple[str, str], set[str]] = {}
+    for subject, metadata_json in stores.subjects.metadata():
+        for setting in named:
+            groups.setdefault((subject, setting), set()).add(_group_in(metadata_json, setting))
+    return frozenset(subject for (subject, _), names in groups.items() if len(names) > 1)
+
+
+def _groups_by(stores: Stores, topic: str, setting: str | None) -> CompatibilityGroups:
+    """Return the groups that a setting makes; None makes one without a name."""
     ids: dict[str, set[int]] = {}
     versions: dict[str, tuple[bytes, str]] = {}
     for member in stores.subjects.members(subject_of(topic), ENFORCED):
@@ -160,6 +196,8 @@ def _columns(document: bytes) -> GroupColumns:
     return GroupColumns(contract, table_columns(contract))
 
 
-def _group_in(metadata_json: str | None, setting: str) -> str:
+def _group_in(metadata_json: str | None, setting: str | None) -> str:
+    if setting is None:
+        return ""
     properties = json.loads(metadata_json or "{}").get("properties") or {}
     return str(properties.get(setting) or "")

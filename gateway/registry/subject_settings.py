@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
+from tidegate.gateway.access.principal import Principal
+from tidegate.gateway.registry.approvals import guard_grouping, weakened_by_grouping, write_or_propose
 from tidegate.gateway.registry.schemas.entities import Config
 from tidegate.gateway.registry.schemas.errors import (
     Refused,
@@ -57,38 +60,59 @@ class SubjectSettings(Service):
         own = self._database.read(lambda stores: config_of(stores, subject))
         return (own.alias or None) if own else None
 
-    def put_config(self, name: str, given: Mapping[str, Any], who: str) -> dict[str, Any]:
-        """Change the given settings (null removes one); return all settings of the scope. Raises Refused."""
+    def put_config(self, name: str, given: Mapping[str, Any], by: Principal) -> dict[str, Any]:
+        """Change the given settings (null removes one); return all settings of the scope.
+
+        Raises Refused, NotApproved or ConflictError if another `compatibilityGroup` weakens what judges records.
+        """
         scope = canonical(name)
         changes = read_config(given)
         at = self._now()
-        with self._database.writing() as stores:
+
+        def work(stores: Stores) -> Config:
             check_writable(stores, scope)
             old = config_of(stores, scope)
             kept = {name: getattr(old, name) for name in (old.model_fields_set if old else ())}
             kept |= {name: getattr(changes, name) for name in changes.model_fields_set}
             new = Config(**{name: value for name, value in kept.items() if value is not None})
+            guard_grouping(stores, scope, new.group or None, by, at)
             stores.settings.put_config(scope, new.model_dump_json(by_alias=True, exclude_unset=True))
-            change = Change(at, who, "subject.config-changed", scope, _hash(old), _hash(new))
+            change = Change(at, by.name, "subject.config-changed", scope, _hash(old), _hash(new))
             stores.audit.append(change)
-        shown = new.shown()
+            return new
+
+        if "group" in changes.model_fields_set:
+            self._prove_grouping(scope, changes.group or None, by, at)
+        shown = write_or_propose(self._database, work).shown()
         level = shown.pop("compatibilityLevel", None)
         return shown if level is None else {"compatibility": level, **shown}
 
-    def delete_config(self, name: str, who: str) -> Config:
-        """Delete the settings of a scope; return them. Raises Refused (40401, 42205)."""
+    def delete_config(self, name: str, by: Principal) -> Config:
+        """Delete the settings of a scope; return them.
+
+        Raises Refused (40401, 42205), NotApproved or ConflictError if that weakens what judges records.
+        """
         scope = canonical(name)
         at = self._now()
-        with self._database.writing() as stores:
+
+        def work(stores: Stores) -> Config:
             old = config_of(stores, scope)
             if old is None and scope != GLOBAL:
                 raise subject_not_found(scope)
             check_writable(stores, scope)
             if old is None:
                 return Config(level=DEFAULT_LEVEL)
+            guard_grouping(stores, scope, None, by, at)
             stores.settings.put_config(scope, None)
-            stores.audit.append(Change(at, who, "subject.config-deleted", scope, _hash(old)))
+            stores.audit.append(Change(at, by.name, "subject.config-deleted", scope, _hash(old)))
             return old
+
+        self._prove_grouping(scope, None, by, at)
+        return write_or_propose(self._database, work)
+
+    def _prove_grouping(self, scope: str, group: str | None, by: Principal, at: datetime) -> None:
+        """Prove what another `compatibilityGroup` weakens before the write transaction, which checks it again."""
+        self._database.read(lambda stores: weakened_by_grouping(stores, scope, group, by, at))
 
     def mode(self, name: str, *, inherited: bool) -> str:
         """Return a scope's own mode, or with `inherited` the one in effect. Raises Refused (40409)."""

@@ -273,6 +273,12 @@ class SubjectStore:
         found = self._session.scalar(query.where(SubjectVersionRow.subject == subject, named).limit(1))
         return found is not None
 
+    def metadata(self) -> Iterator[tuple[str, str | None]]:
+        """Yield each subject with the metadata of its versions, soft-deleted ones too, each once."""
+        query = select(SubjectVersionRow.subject, SchemaRow.metadata_json).distinct()
+        rows = self._session.execute(query.where(SchemaRow.key == SubjectVersionRow.schema_key))
+        return ((row.subject, row.metadata_json) for row in rows)
+
     def unlinked_contracts(self) -> tuple[int, ...]:
         """List the registry ids of the contract versions without a subject version, except drafts and purged ones."""
         linked = select(SubjectVersionRow.registry_id).where(SubjectVersionRow.registry_id.is_not(None))

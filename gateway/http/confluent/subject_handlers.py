@@ -214,7 +214,7 @@ def put_config(call: Call) -> Answer:
     """Change settings; null forgets one."""
     given = call.json()
     try:
-        return Answer(call.factory.subject_settings().put_config(call.scope, given, call.principal.name))
+        return Answer(call.factory.subject_settings().put_config(call.scope, given, call.principal))
     except ValidationError as error:
         message = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
         raise (invalid_rule_set(message) if "RuleSet" in message else Refused(422, 422, message)) from error
@@ -222,7 +222,7 @@ def put_config(call: Call) -> Answer:
 
 def delete_config(call: Call) -> Answer:
     """Delete the settings of a subject or the global ones; return them."""
-    return Answer(call.factory.subject_settings().delete_config(call.scope, call.principal.name).shown())
+    return Answer(call.factory.subject_settings().delete_config(call.scope, call.principal).shown())
 
 
 def get_mode(call: Call) -> Answer:

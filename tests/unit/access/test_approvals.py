@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from tidegate.gateway.access.principal import Role
 from tidegate.gateway.access.rules import NATIVE
+from tidegate.gateway.registry import approvals
 
-from .conftest import HERE, ID, VERSIONS, People, document, loose, only_sqlite, registered, without_minimum
+from .conftest import (
+    HERE,
+    ID,
+    SUBJECT,
+    VERSIONS,
+    People,
+    document,
+    loose,
+    only_sqlite,
+    registered,
+    without_minimum,
+)
+
+CONFIG = f"/config/{SUBJECT}"
+GROUPED = {"compatibilityGroup": "application", "compatibility": "FORWARD"}
 
 
 def enforced(people: People) -> str:
@@ -162,3 +181,121 @@ def test_the_desk_shows_what_waits_for_an_approver(people: People) -> None:
     assert people.producer.name in shown
     people.approver.ask("POST", f"{HERE}/approvals", {"candidate": candidate})
     assert f"approved by {people.approver.name}" in people.producer.ask("GET", page).text
+
+
+def stricter(definition: dict[str, Any]) -> None:
+    definition["properties"]["age"]["minimum"] = 1
+
+
+def in_group(name: str, change: Any = lambda _: None) -> dict[str, Any]:
+    return registered(change, metadata={"properties": {"application": name}})
+
+
+def done(people: People, method: str, path: str, body: Any = None) -> Any:
+    """Send a request of the owner's that succeeds."""
+    answer = people.owner.ask(method, path, body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def judged_by(people: People) -> dict[str, str]:
+    return {each["group"]: each["version"] for each in people.owner.json(f"{HERE}/groups")["groups"]}
+
+
+@only_sqlite
+def test_groups_that_weaken_are_set_with_all_other_settings_once_approved(people: People) -> None:
+    done(people, "POST", f"{VERSIONS}?force=true", in_group("b", stricter))
+    refused = people.approver.ask("PUT", CONFIG, GROUPED)
+    assert refused.status_code == 409
+    assert "with compatibilityGroup application, 1.2.0 would judge records instead of 2.0.0" in refused.text
+    assert people.owner.ask("GET", CONFIG).status_code == 404
+    (proposal,) = people.owner.json(f"{HERE}/approvals")["proposals"]
+    assert {each["code"] for each in proposal["weakenings"]} == {
+        "contract.judged-by-another-version",
+        "schema.minimum-raised",
+    }
+    candidate = {"candidate": proposal["candidate"]}
+    assert people.approver.ask("POST", f"{HERE}/approvals", candidate).status_code == 403
+    assert people.admin.ask("POST", f"{HERE}/approvals", candidate).status_code == 201
+    other = people.approver.ask("PUT", CONFIG, {"compatibilityGroup": "another"})
+    assert other.status_code == 200  # all versions are in one group
+    assert people.approver.ask("PUT", CONFIG, {"compatibilityGroup": None}).status_code == 200
+    assert people.admin.ask("DELETE", f"{VERSIONS}/2").status_code == 409  # the approval is of the setting
+    assert people.approver.ask("PUT", CONFIG, GROUPED).json() == GROUPED
+    assert judged_by(people) == {"": "1.2.0", "b": "2.0.0"}
+    assert people.approver.ask("PUT", CONFIG, {"compatibility": "FULL"}).status_code == 200
+    actions = [one["action"] for one in people.owner.json("/api/v1/audit")["entries"]]
+    assert "contract.weakening-approved" in actions
+
+
+@only_sqlite
+def test_another_approver_may_make_the_same_change_of_groups(people: People) -> None:
+    done(people, "POST", f"{VERSIONS}?force=true", in_group("b", stricter))
+    for who, status in ((people.approver, 409), (people.approver, 409), (people.admin, 200)):
+        assert who.ask("PUT", CONFIG, GROUPED).status_code == status
+    assert judged_by(people) == {"": "1.2.0", "b": "2.0.0"}
+
+
+@only_sqlite
+def test_groups_that_weaken_nothing_need_one_person(people: People) -> None:
+    done(people, "POST", VERSIONS, in_group("b"))
+    for scope in (CONFIG, "/config"):
+        for method, body in (("PUT", GROUPED), ("DELETE", None)):
+            assert people.owner.ask(method, scope, body).status_code == 200
+    done(people, "PUT", "/config", GROUPED)
+    done(people, "POST", VERSIONS, in_group("c", stricter))
+    done(people, "DELETE", "/config")  # the newest version is the strictest
+    assert people.owner.json(f"{HERE}/approvals") == {"proposals": []}
+    done(people, "DELETE", f"/subjects/{SUBJECT}")
+    done(people, "PUT", CONFIG, GROUPED)  # no version judges records
+
+
+@only_sqlite
+def test_groups_for_all_leave_subjects_with_a_setting_of_their_own(people: People) -> None:
+    done(people, "PUT", "/config", GROUPED)
+    for body in (in_group("a"), in_group("b"), in_group("a", stricter)):
+        done(people, "POST", VERSIONS, body)
+    assert people.owner.ask("DELETE", "/config").status_code == 409
+    done(people, "PUT", CONFIG, {"compatibilityGroup": "application"})
+    done(people, "DELETE", "/config")
+    assert judged_by(people) == {"": "1.2.0", "a": "2.0.1", "b": "3.0.0"}
+    assert people.approver.ask("DELETE", CONFIG).status_code == 409
+    assert people.admin.ask("DELETE", CONFIG).json() == {"compatibilityGroup": "application"}
+
+
+@only_sqlite
+def test_groups_for_all_are_compared_for_so_many_contracts(
+    people: People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("hospital.beds", "hospital.wards"):
+        first = document(id=name, topic=name)
+        assert people.owner.ask("POST", "/api/v1/contracts", first).status_code == 201
+    for subject in ("hospital.beds-value", "hospital.wards-value"):
+        done(people, "POST", f"/subjects/{subject}/versions", in_group("b"))
+    monkeypatch.setattr(approvals, "_MOST_REGROUPED", 1)
+    refused = people.owner.ask("PUT", "/config", GROUPED)
+    assert refused.status_code == 409
+    assert (
+        "change which versions judge the records of the contracts hospital.beds, hospital.wards. First"
+        in (refused.text)
+    )
+    monkeypatch.setattr(approvals, "_MOST_REGROUPED", 2)
+    done(people, "PUT", "/config", GROUPED)
+
+
+@only_sqlite
+def test_records_that_name_no_schema_keep_a_version_as_strict(people: People) -> None:
+    """By another property, each schema keeps its version, but the group of these records has another one."""
+    one, two = ({"properties": {"x": x, "y": y}} for x, y in ("12", "21"))
+    done(people, "PUT", CONFIG, {"compatibilityGroup": "x", "compatibility": "FORWARD"})
+    for metadata in (one, two):
+        done(people, "POST", VERSIONS, registered(metadata=metadata))
+    newest = people.owner.json(f"{HERE}/versions/latest")
+    named = newest | {"version": "3.0.1", "unframed_group": "1"}
+    assert people.producer.ask("POST", "/api/v1/contracts", named).status_code == 409
+    assert people.owner.ask("POST", "/api/v1/contracts", named).status_code == 201
+    done(people, "POST", VERSIONS, registered(stricter, metadata=one))
+    assert judged_by(people) == {"": "1.2.0", "1": "2.0.1", "2": "3.0.1"}
+    refused = people.approver.ask("PUT", CONFIG, {"compatibilityGroup": "y"})
+    assert refused.status_code == 409
+    assert "with compatibilityGroup y, 3.0.0 would judge records instead of 2.0.1" in refused.text

@@ -40,6 +40,25 @@ def settle(people: People, method: str, path: str, body: Any) -> None:
     assert answer.status_code == 200, answer.text
 
 
+def stricter(definition: dict[str, Any]) -> None:
+    definition["properties"]["age"]["minimum"] = 1
+
+
+def with_stricter_newest(people: People, group: str = "b") -> None:
+    """Have a stricter version enforced, whose metadata name another group than those of the version before it."""
+    body = registered(stricter, metadata={"properties": {"application": group}})
+    settle(people, "POST", f"{VERSIONS}?force=true", body)
+
+
+def with_stricter_older_group(people: People, config: str) -> None:
+    """Have two groups by the settings of `config`; the older one is stricter than the enforced version."""
+    settle(people, "PUT", config, {"compatibilityGroup": "application", "compatibility": "FORWARD"})
+    older, newer = ({"properties": {"application": each}} for each in "ab")
+    settle(people, "POST", VERSIONS, registered(metadata=older))
+    settle(people, "POST", VERSIONS, registered(metadata=newer))
+    settle(people, "POST", VERSIONS, registered(stricter, metadata=older))
+
+
 ATTEMPTS: dict[str, tuple[str, str, Callable[[People], Any]]] = {
     "a classification and its mask are gone": (
         "POST", "/api/v1/contracts", lambda p: p.producer.ask("POST", "/api/v1/contracts", loose()),
@@ -153,6 +172,45 @@ ATTEMPTS: dict[str, tuple[str, str, Callable[[People], Any]]] = {
                 "POST", VERSIONS, registered(without_minimum, metadata={"properties": {"group": "2"}})
             ),
         )[3],
+    ),
+    "groups, of which an older one is less strict than the enforced version": (
+        "PUT", "/config/{subject}",
+        lambda p: (
+            with_stricter_newest(p),
+            p.approver.ask("PUT", f"/config/{SUBJECT}", {"compatibilityGroup": "application"}),
+        )[1],
+    ),
+    "groups for all, of which an older one is less strict": (
+        "PUT", "/config",
+        lambda p: (
+            with_stricter_newest(p),
+            p.owner.ask("PUT", "/config", {"compatibilityGroup": "application"}),
+        )[1],
+    ),
+    "no groups, of which an older one was stricter than the enforced version": (
+        "DELETE", "/config/{subject}",
+        lambda p: (
+            with_stricter_older_group(p, f"/config/{SUBJECT}"),
+            p.approver.ask("DELETE", f"/config/{SUBJECT}"),
+        )[1],
+    ),
+    "the setting of the groups is null": (
+        "PUT", "/config/{subject}",
+        lambda p: (
+            with_stricter_older_group(p, f"/config/{SUBJECT}"),
+            p.approver.ask("PUT", f"/config/{SUBJECT}", {"compatibilityGroup": None}),
+        )[1],
+    ),
+    "groups by another property than all others": (
+        "PUT", "/config/{subject}",
+        lambda p: (
+            with_stricter_older_group(p, "/config"),
+            p.approver.ask("PUT", f"/config/{SUBJECT}", {"compatibilityGroup": "unknown"}),
+        )[1],
+    ),
+    "no groups for all, of which an older one was stricter": (
+        "DELETE", "/config",
+        lambda p: (with_stricter_older_group(p, "/config"), p.owner.ask("DELETE", "/config"))[1],
     ),
     "under another name": (
         "PUT", "/config/{subject}",
@@ -291,8 +349,6 @@ HARMLESS = {
     ("POST", "/desk/keys/{key_id}/revoke"): "ends a person",
     ("POST", "/desk/sign-in"): "says who asks",
     ("POST", "/desk/sign-out"): "says who asks",
-    ("DELETE", "/config"): "as PUT",
-    ("DELETE", "/config/{subject}"): "as PUT",
     ("PUT", "/mode"): "as of one subject",
     ("DELETE", "/mode"): "as PUT",
     ("DELETE", "/mode/{subject}"): "as PUT",
@@ -304,6 +360,14 @@ HARMLESS = {
     ("POST", "/associations:batchGet"): "reads",
 }
 """Operations that change no contract version, and why."""
+
+
+PROPOSES_NOTHING = {
+    "another contract over the same topic": "publish a new version of hospital.admissions",
+    "groups for all, of which an older one is less strict": "would weaken the contracts hospital.admissions. First",
+    "no groups for all, of which an older one was stricter": "would weaken the contracts hospital.admissions. First",
+}
+"""Attempts that no approval lets in, and a part of the answer."""
 
 
 def writes() -> Iterator[tuple[str, str]]:
@@ -331,7 +395,9 @@ def test_one_person_alone_weakens_nothing(people: People, name: str) -> None:
     answer = attempt(people)
     is_batch = "results" in answer.text
     assert answer.status_code == (200 if is_batch else 409), answer.text
-    if name == "another contract over the same topic":
+    if name in PROPOSES_NOTHING:
+        assert PROPOSES_NOTHING[name] in answer.text
+        assert people.owner.json(f"{HERE}/approvals") == {"proposals": []}
         return
     told = answer.text
     page = f"tidegate approve {ID} " if "desk" in name else "urn:tidegate:problem:not-approved"

@@ -153,3 +153,13 @@ def test_a_group_without_the_setting_is_refused(client: Any, ask: Ask) -> None:
         "the subject t-value has no compatibility groups; set `compatibilityGroup` with PUT /config/t-value"
         in (refused.text)
     )
+
+
+def test_without_access_control_one_person_changes_the_groups_and_the_log_records_it(
+    grouped: Any, ask: Ask
+) -> None:
+    """Records of group 1 need not have `a` any more."""
+    assert ask("DELETE", "/config/t-value")[0] == 200
+    assert groups(grouped)["setting"] is None
+    actions = [one["action"] for one in grouped.get("/api/v1/audit").json()["entries"]]
+    assert actions[-2:] == ["contract.weakening-without-access-control", "subject.config-deleted"]

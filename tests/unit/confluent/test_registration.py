@@ -400,7 +400,7 @@ def test_32_registrations_of_one_schema_at_once_give_one_id_and_one_contract_ver
 
 
 def test_registrations_of_different_schemas_at_once_each_get_their_number(factory: Factory) -> None:
-    factory.subject_settings().put_config("t-value", {"compatibility": "NONE"}, "somebody")
+    factory.subject_settings().put_config("t-value", {"compatibility": "NONE"}, SOMEBODY)
 
     def register(number: int) -> tuple[int, int]:
         request = SchemaRequest(schema_text=record(f"f{number}"))
