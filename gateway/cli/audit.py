@@ -61,8 +61,8 @@ def export(output: Output = None, *, database_url: DatabaseUrl = DEFAULT_URL) ->
       tidegate audit export > audit.jsonl
       tidegate audit export | head -1 | jq -cSj 'del(.hash)' | sha256sum
 
-    Exit codes: 0 written; 2 the file cannot be written; 3 the database does not
-    answer.
+    Exit codes: 0 written; 2 the file cannot be written, or the database has no
+    registry; 3 it does not answer.
     """
 
     def write(entries: Iterable[AuditEntry]) -> None:
@@ -86,17 +86,19 @@ def verify(file: Export = None, *, head: Head = None, database_url: DatabaseUrl 
       tidegate audit verify audit.jsonl --head 5b0f3c5a...
 
     Exit codes: 0 intact; 1 broken, or entries are missing; 2 the file or the
-    head is invalid; 3 the database does not answer.
+    head is invalid, or the database has no registry; 3 it does not answer.
     """
     if head is not None and not is_hash(head):
         raise SettingsError("--head takes the 64 hexadecimal digits that an earlier check printed")
     if file is not None:
         with file.open("rb") as lines:
             report = check(map(read_line, lines), head)
+        _show(report, head)
     else:
         with registry_database(database_url) as database:
             report = AuditLog(database).check(head)
-    _show(report, head)
+        _show(report, head)
+        err.print(f"read from the database {database.description}", markup=False)
     if not report.is_intact:
         raise typer.Exit(ExitCode.FINDINGS)
 

@@ -62,8 +62,9 @@ def create(
     """
     expires_at = expires.replace(tzinfo=UTC) if expires is not None and expires.tzinfo is None else expires
     grants = read_grants(grant)
-    with registry_database(database_url) as database:
+    with registry_database(database_url, must_exist=False) as database:
         made = KeyService(database, now).create(name, grants, operator(), expires_at)
+        err.print(f"key {made.key_id} is stored in the database {database.description}", markup=False)
     parts = {"key_id": made.key_id, "secret": made.secret, "token": made.token}
     if output_format == "json":
         typer.echo(json.dumps(parts))
@@ -82,7 +83,7 @@ def list_keys(*, database_url: DatabaseUrl = DEFAULT_URL, output_format: OutputF
       tidegate keys list
       tidegate keys list --format json
 
-    Exit codes: 0 listed; 3 the database does not answer.
+    Exit codes: 0 listed; 2 the database has no registry; 3 it does not answer.
     """
     with registry_database(database_url) as database:
         found = KeyService(database, now).all()
@@ -105,14 +106,14 @@ def list_keys(*, database_url: DatabaseUrl = DEFAULT_URL, output_format: OutputF
 def revoke(key_id: KeyId, *, database_url: DatabaseUrl = DEFAULT_URL) -> None:
     """Revoke a key permanently.
 
-    Running gateways stop accepting the key within TIDEGATE_KEY_CACHE_SECONDS
+    Running registries stop accepting the key within TIDEGATE_KEY_CACHE_SECONDS
     (default: 5).
 
     Examples:
       tidegate keys revoke 3f9c2a71b0de
 
-    Exit codes: 0 revoked; 1 it was already revoked; 2 unknown key; 3 the
-    database does not answer.
+    Exit codes: 0 revoked; 1 it was already revoked; 2 unknown key, or the
+    database has no registry; 3 it does not answer.
     """
     with registry_database(database_url) as database:
         KeyService(database, now).revoke(key_id, operator())

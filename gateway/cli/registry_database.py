@@ -1,10 +1,10 @@
-"""The registry's database, for verbs that use it directly, without a running gateway."""
+"""The registry's database, for verbs that use it directly, without a running registry."""
 
 from __future__ import annotations
 
 import getpass
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Annotated
 
 import typer
@@ -22,14 +22,16 @@ DEFAULT_URL = "sqlite:///tidegate.db"
 
 
 @contextmanager
-def registry_database(url: str) -> Iterator[Database]:
-    """Open the database and bring its tables up to date. Raises SettingsError, Unavailable."""
-    database = Database(url)
-    try:
+def registry_database(url: str, *, must_exist: bool = True) -> Iterator[Database]:
+    """Open the database and bring its tables up to date. Without `must_exist`, make what is missing.
+
+    Raises NotFoundError for a database without a registry, SettingsError, Unavailable.
+    """
+    with closing(Database(url, must_exist=must_exist)) as database:
+        if must_exist:
+            database.require_registry()
         database.migrate()
         yield database
-    finally:
-        database.close()
 
 
 def operator() -> str:

@@ -19,7 +19,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import Connection, Engine, create_engine, event, text
-from sqlalchemy.engine import make_url
+from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import (
     ArgumentError,
     DataError,
@@ -32,7 +32,8 @@ from sqlalchemy.exc import (
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
 
-from tidegate.contracts.errors import SettingsError, TidegateError, Unavailable
+from tidegate.contracts.address_secrets import masked
+from tidegate.contracts.errors import NotFoundError, SettingsError, TidegateError, Unavailable
 from tidegate.gateway.storage.sql import Stores
 
 _LOCK_WAIT_SECONDS = 10.0
@@ -52,11 +53,12 @@ class Database:
     """The registry's database, which runs functions in separate transactions.
 
     A committed write survives a power cut. Write transactions run one after another, also those of other processes.
-    So data that a write has read does not change until it commits.
+    So data that a write has read does not change until it commits. With `must_exist`, raises NotFoundError instead of
+    making a file.
     """
 
-    def __init__(self, url: str) -> None:
-        self._engine = _engine(url)
+    def __init__(self, url: str, *, must_exist: bool = False) -> None:
+        self._engine = _engine(url, must_exist=must_exist)
         # With options in the URL, the file may differ from the path.
         is_file = self._engine.dialect.name == "sqlite" and not self._engine.url.query
         self._watched = str(self._engine.url.database) if is_file else None
@@ -66,7 +68,7 @@ class Database:
     @property
     def description(self) -> str:
         """Return the address of the database without its password."""
-        return self._engine.url.render_as_string(hide_password=True)
+        return _description(self._engine.url)
 
     def reading(self) -> AbstractContextManager[Stores]:
         """Open a transaction that sees one state of the database. Raises Unavailable."""
@@ -103,6 +105,12 @@ class Database:
                     f"the registry's database belongs to another version of tidegate ({error}); "
                     "start that version, or name another database"
                 ) from error
+
+    def require_registry(self) -> None:
+        """Raise NotFoundError if no registry has made its tables in the database. Raises Unavailable."""
+        with _outages_translated(), self._engine.connect() as connection:
+            if MigrationContext.configure(connection).get_current_revision() is None:
+                raise _no_registry(self._engine.url, "has no tables of a registry")
 
     def is_current(self) -> bool:
         """Return whether the tables have the revision that this version of the program needs. Raises Unavailable."""
@@ -177,7 +185,18 @@ def _outages_translated() -> Iterator[None]:
         raise Unavailable("the registry's database is busy: no connection came free in time") from error
 
 
-def _engine(url: str) -> Engine:
+def _description(url: URL) -> str:
+    return masked(url.render_as_string(hide_password=True))
+
+
+def _no_registry(url: URL, reason: str) -> NotFoundError:
+    return NotFoundError(
+        f"the database {_description(url)} {reason}: name the database of the registry with --database-url or "
+        "TIDEGATE_DATABASE_URL"
+    )
+
+
+def _engine(url: str, *, must_exist: bool) -> Engine:
     try:
         parsed = make_url(url)
         if parsed.get_backend_name() == "postgresql":
@@ -196,7 +215,11 @@ def _engine(url: str) -> Engine:
             raise SettingsError(
                 "the registry needs a database that outlives it: name a file, sqlite:///tidegate.db"
             )
-        _keep_private(Path(str(parsed.database)))
+        file = Path(str(parsed.database))
+        # SQLite itself reads a URI.
+        if must_exist and not str(file).startswith("file:") and not file.exists():
+            raise _no_registry(parsed, "does not exist")
+        _keep_private(file)
         # As many connections as the web framework has threads, so that no thread waits for a connection.
         engine = create_engine(
             parsed, pool_size=40, max_overflow=8, connect_args={"timeout": _LOCK_WAIT_SECONDS}

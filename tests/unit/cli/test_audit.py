@@ -145,3 +145,14 @@ def test_a_file_that_is_no_log_breaks_at_its_first_line_and_a_wrong_head_is_wron
     assert tidegate("audit", "verify", tmp_path / "nothing").returncode == 2
     assert tidegate("audit", "export", "-o", tmp_path / "no" / "folder").returncode == 2
     assert tidegate("audit", "verify", "--database-url", "oracle://x").returncode == 2
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_check_names_the_database_that_it_has_read(
+    tidegate: Run, database_url: str, heads: list[str]
+) -> None:
+    checked = tidegate("audit", "verify")
+    assert (checked.returncode, checked.stderr.decode()) == (0, f"read from the database {database_url}\n")
+    tamper(database_url, "DELETE FROM audit WHERE number = 2")
+    assert tidegate("audit", "verify").stderr.endswith(f"read from the database {database_url}\n".encode())
+    assert heads

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from pathlib import Path
 
 import pytest
 
@@ -79,3 +81,34 @@ def test_senseless_options_are_refused(
 def test_a_key_is_revoked_once(tidegate: Run) -> None:
     key = json.loads(tidegate("keys", "create", "a", "--grant", "viewer", "--format=json").stdout)["key_id"]
     assert [tidegate("keys", "revoke", key).returncode for _ in range(2)] == [0, 1]
+
+
+def test_a_new_key_comes_with_the_database_that_keeps_it(tidegate: Run, database_url: str) -> None:
+    for output_format in ("text", "json"):
+        made = tidegate("keys", "create", "a", "--grant", "viewer", f"--format={output_format}")
+        assert f"stored in the database {database_url}\n".encode() in made.stderr
+
+
+READING = [("keys", "list"), ("keys", "revoke", "3f9c2a71b0de"), ("audit", "verify"), ("audit", "export")]
+
+
+@pytest.mark.parametrize("command", READING, ids=" ".join)
+def test_commands_that_only_read_refuse_a_database_without_a_registry(
+    tidegate: Run, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    def refused(file: Path, reason: str) -> None:
+        ran = tidegate(*command, "--database-url", f"sqlite:///{file}")
+        assert (ran.returncode, ran.stdout) == (2, b"")
+        assert ran.stderr.decode() == (
+            f"error: the database sqlite:///{file} {reason}: name the database of the registry with "
+            "--database-url or TIDEGATE_DATABASE_URL\n"
+        )
+
+    refused(tmp_path / "new" / "mistyped.db", "does not exist")
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "empty.db").touch()
+    refused(tmp_path / "empty.db", "has no tables of a registry")
+    with sqlite3.connect(tmp_path / "other.db") as other:
+        other.execute("CREATE TABLE a (b)")
+    other.close()
+    refused(tmp_path / "other.db", "has no tables of a registry")
