@@ -74,7 +74,12 @@ def _notes(published: Published) -> list[str]:
 
 
 def _enforcement(published: Published) -> str | None:
-    """Return a line on whether a job enforces the contract; None for a draft or a retired version, or an older registry."""
+    """Return a line on whether a job enforces the contract; None for a retired version, or an older registry."""
+    if published.status == Status.DRAFT:
+        return (
+            f"  it is a draft: no job judges by it; `tidegate promote {published.contract_id} {published.version}` shows "
+            "what it would change, and with --yes enforces it"
+        )
     enforcement = published.enforcement
     if enforcement is None or published.status not in {Status.ACTIVE, Status.DEPRECATED}:
         return None

@@ -39,9 +39,14 @@ def test_it_says_whether_a_job_enforces_the_contract(tidegate: Run, contract: Pa
 
 
 @pytest.mark.usefixtures("registry")
-def test_it_says_nothing_of_a_draft(tidegate: Run, contract: Path) -> None:
+def test_it_says_that_no_job_judges_by_a_draft_and_how_to_enforce_it(tidegate: Run, contract: Path) -> None:
     contract.write_text(contract.read_text().replace("version: 1.2.0", "version: 1.3.0\nstatus: draft"))
-    assert not any("enforces" in line for line in lines(tidegate("publish", contract)))
+    published, hint = lines(tidegate("publish", contract))
+    assert published.startswith(f"{STREAM} 1.3.0 published")
+    assert hint == (
+        f"  it is a draft: no job judges by it; `tidegate promote {STREAM} 1.3.0` shows what it would change, and with "
+        "--yes enforces it"
+    )
 
 
 @pytest.mark.usefixtures("registry")

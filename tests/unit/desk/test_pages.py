@@ -86,6 +86,18 @@ def test_a_contract_is_described_in_words(client: Any, publish: Publish) -> None
 
 
 @only_sqlite
+def test_the_page_of_a_draft_says_that_no_job_judges_by_it(client: Any, publish: Publish) -> None:
+    publish(status="draft")
+    told = (
+        f"It is a draft: no job judges by it. tidegate promote {STREAM} {CONTRACT['version']} shows what it would change, "
+        "and with --yes enforces it."
+    )
+    assert told in text_of(client.get(CONTRACT_PAGE))
+    publish(version="9.0.0")
+    assert "It is a draft" not in text_of(client.get(CONTRACT_PAGE))
+
+
+@only_sqlite
 @pytest.mark.parametrize(
     "contact", ["javascript:alert(1)", "data:text/html,x", '"><b>x</b>', "//evil.example"]
 )
