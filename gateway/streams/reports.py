@@ -132,6 +132,11 @@ class StreamReader:
                 raise _unknown(stream)
             return found[0]
 
+    def has_reported(self, stream: str) -> bool:
+        """Return whether a batch of the stream was ever reported."""
+        with self._database.reading() as stores:
+            return stores.reports.sums_of(stream) is not None
+
     def enforcement(self, stream: str) -> Enforcement:
         """Return whether a job enforces the contract with this id, by its last heartbeat and event."""
         with self._database.reading() as stores:

@@ -96,7 +96,7 @@ class ContractView:
 
     `more_fields` and `yaml_cut` are the numbers of fields and lines that are not shown. `terms` are (name, sentence)
     pairs. `unjudged` are the reasons why `unjudged_count` rules are not judged. `read_by` are the consumers that still
-    read a deprecated version; None for other versions.
+    read a deprecated version; None for other versions. `has_stream` is whether a batch was reported.
     """
 
     shown: ContractVersion
@@ -114,6 +114,7 @@ class ContractView:
     read_by: tuple[str, ...] | None
     proposals: tuple[Proposal, ...]
     enforcement: Enforcement
+    has_stream: bool
     yaml: str
     yaml_cut: int
 
@@ -143,6 +144,7 @@ def contract_view(factory: Factory, contract_id: str, version: str | None) -> Co
         factory.consumers().readers((shown,)).get(shown.registry_id),
         factory.approvals().proposals(contract_id),
         factory.streams().enforcement(contract_id),
+        factory.streams().has_reported(contract_id),
         yaml=yaml[0],
         yaml_cut=yaml[1],
     )

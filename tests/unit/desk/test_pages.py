@@ -110,6 +110,20 @@ def test_a_contact_that_is_no_address_is_text(client: Any, publish: Publish, con
 
 
 @only_sqlite
+def test_a_contract_leads_to_its_stream_from_the_first_batch_on(
+    client: Any, factory: Factory, publish: Publish, make_report: Callable[..., BatchReport]
+) -> None:
+    publish()
+    page = client.get(CONTRACT_PAGE)
+    assert f'href="{PAGE}"' not in page.text
+    assert "Its stream has no batch yet." in text_of(page)
+    factory.report_book().record(STREAM, make_report(committed_at=datetime.now(UTC)))
+    page = client.get(CONTRACT_PAGE)
+    assert f'href="{PAGE}"' in page.text
+    assert "no batch yet" not in text_of(page)
+
+
+@only_sqlite
 def test_the_downloaded_document_is_the_contract(client: Any, publish: Publish) -> None:
     publish()
     answer = client.get(f"{CONTRACT_PAGE}/versions/{CONTRACT['version']}/contract.yaml")
