@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -137,10 +137,25 @@ def read_settings(given: Given, kind: type[Settings]) -> Settings:
             f'{error}: it should be JSON, as in TIDEGATE_CATALOG_PROPERTIES=\'{{"type": "rest"}}\''
         ) from None
     except ValidationError as error:
-        problems = "; ".join(
-            f"{'.'.join(map(str, problem['loc'])).replace('_', '-')}: {problem['msg']}"
-            for problem in error.errors()
-        )
-        raise SettingsError(
-            f"{problems} (each setting is an option, or an environment variable TIDEGATE_...)"
-        ) from error
+        raise SettingsError("; ".join(_problems(error, given))) from error
+
+
+def _problems(error: ValidationError, given: Given) -> Iterator[str]:
+    """Yield a sentence on the values that cannot work, and one on the settings that are missing."""
+    missing = [str(each["loc"][0]) for each in error.errors() if each["type"] == "missing"]
+    wrong = "; ".join(
+        f"{'.'.join(map(str, each['loc'])).replace('_', '-')}: {each['msg']}"
+        for each in error.errors()
+        if each["type"] != "missing"
+    )
+    if wrong:
+        yield f"{wrong} (each setting is an option, or an environment variable TIDEGATE_...)"
+    if missing:
+        options = ", ".join(_option(each) for each in missing if each in given)
+        variables = ", ".join(f"TIDEGATE_{each.upper()}" for each in missing)
+        words = "a setting is missing" if len(missing) == 1 else "settings are missing"
+        yield f"{words}: " + (f"give {options}, or set {variables}" if options else f"set {variables}")
+
+
+def _option(name: str) -> str:
+    return "--registry" if name == "registry_url" else f"--{name.replace('_', '-')}"

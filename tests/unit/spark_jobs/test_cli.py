@@ -13,7 +13,7 @@ from tidegate.contracts.errors import SettingsError
 from tidegate.contracts.stream.reconciliation import Answer
 from tidegate.gateway.exits import ExitCode
 from tidegate.spark_jobs import cli
-from tidegate.spark_jobs.cli import enforce
+from tidegate.spark_jobs.cli import enforce, reconcile
 
 
 def test_the_command_is_cheap_to_import() -> None:
@@ -24,10 +24,30 @@ def test_the_command_is_cheap_to_import() -> None:
 
 
 def test_missing_settings_are_named_with_their_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("BOOTSTRAP_SERVERS", "WAREHOUSE", "REGISTRY_URL", "CHECKPOINTS"):
+        monkeypatch.delenv(f"TIDEGATE_{name}", raising=False)
+    with pytest.raises(SettingsError) as raised:
+        enforce(["s"], registry="http://r")
+    assert str(raised.value) == (
+        "settings are missing: give --bootstrap-servers, --warehouse, --checkpoints, or set "
+        "TIDEGATE_BOOTSTRAP_SERVERS, TIDEGATE_WAREHOUSE, TIDEGATE_CHECKPOINTS"
+    )
+    with pytest.raises(
+        SettingsError, match=r"setting is missing: give --registry, or set TIDEGATE_REGISTRY_URL$"
+    ):
+        enforce(["s"], bootstrap_servers="b:1", warehouse=Path("w"), checkpoints=Path("c"))
+    with pytest.raises(
+        SettingsError, match="give --bootstrap-servers, --warehouse, or set TIDEGATE_BOOTSTRAP"
+    ):
+        reconcile("s")
+
+
+def test_a_missing_setting_stands_beside_one_that_cannot_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TIDEGATE_WAREHOUSE", raising=False)
-    with pytest.raises(SettingsError, match=r"warehouse: Field required.*TIDEGATE_") as raised:
-        enforce(["s"], bootstrap_servers="b:1", registry="http://r")
-    assert "checkpoints" in str(raised.value)
+    with pytest.raises(
+        SettingsError, match=r"max-offsets: Input .*; .* give --warehouse, or set TIDEGATE_WAREHOUSE"
+    ):
+        enforce(["s"], bootstrap_servers="b:1", registry="http://r", checkpoints=Path("c"), max_offsets=0)
 
 
 def test_a_setting_that_cannot_work_is_named() -> None:
