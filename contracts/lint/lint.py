@@ -37,6 +37,14 @@ class ForeignFormatError(ContractError):
     """A document that describes a contract or a schema in another format."""
 
 
+def foreign_message(document: object) -> str | None:
+    """Return a sentence on a parsed document of another format; None for any other document."""
+    name = recognised(document)
+    if name is None:
+        return None
+    return f"this is a document of another format ({name}); `tidegate import` makes a contract of it"
+
+
 def lint(path: Path) -> LoadedContract:
     """Load a contract file and compile it, so that its rules are checked against its schema.
 
@@ -44,10 +52,7 @@ def lint(path: Path) -> LoadedContract:
     document order.
     """
     draft = read_draft(path)
-    if draft.contract is None and (foreign := recognised(draft.document.value)) is not None:
-        message = (
-            f"this is a document of another format ({foreign}); `tidegate import` makes a contract of it"
-        )
+    if draft.contract is None and (message := foreign_message(draft.document.value)) is not None:
         raise ForeignFormatError((draft.document.problem("", message),))
     contract, problems = _without_mistakes(draft.contract)
     known = {_identity(each) for each in draft.problems}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
@@ -9,8 +10,9 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from tidegate.contracts.document.load import LoadedContract, load_contract
+from tidegate.contracts.document.load import LoadedContract, load_contract, read_source
 from tidegate.contracts.errors import ContractError, SettingsError
+from tidegate.contracts.lint.lint import foreign_message
 from tidegate.contracts.words import counted
 from tidegate.gateway.checks.checking import compare_documents
 from tidegate.gateway.checks.formats.json_report import diff_json
@@ -76,7 +78,7 @@ def _load(name: str, registry: str, stack: ExitStack) -> LoadedContract:
             return _from_registry(name.removeprefix(_REGISTRY), registry, stack)
         if name.startswith(GIT):
             return _from_git(name.removeprefix(GIT), stack)
-        return load_contract(Path(name))
+        return _own(Path(name).read_bytes, name, lambda: load_contract(Path(name)))
     except ContractError as error:
         raise _no_contract(error) from None
 
@@ -104,4 +106,18 @@ def _from_git(name: str, stack: ExitStack) -> LoadedContract:
     key = revision.key(Path(path)) if path.startswith(("./", "../")) else path
     if key is None:
         raise SettingsError(f"{path} lies outside the repository {revision.root}")
-    return load_contract_at(revision, key)
+    return _own(lambda: revision.read(key), f"git:{name}", lambda: load_contract_at(revision, key))
+
+
+def _own(read: Callable[[], bytes], name: str, load: Callable[[], LoadedContract]) -> LoadedContract:
+    """Return the contract that `load` returns. Raises SettingsError for a document of another format, ContractError."""
+    try:
+        return load()
+    except ContractError:
+        try:
+            message = foreign_message(read_source(name, read()).value)
+        except OSError:  # the error of `load` describes it
+            message = None
+        if message is None:
+            raise
+        raise SettingsError(f"{name}: {message}") from None

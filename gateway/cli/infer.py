@@ -14,12 +14,13 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from tidegate.contracts.errors import SettingsError
+from tidegate.contracts.document.load import MAX_JSON_BYTES, read_source
+from tidegate.contracts.errors import ContractError, Problem, SettingsError
 from tidegate.contracts.infer.infer import Inference, Inferred
 from tidegate.contracts.infer.proposal import Proposal
 from tidegate.contracts.infer.text import contract_text, schema_text
 from tidegate.contracts.infer.unread import Unread
-from tidegate.contracts.lint.lint import lint
+from tidegate.contracts.lint.lint import ForeignFormatError, foreign_message, lint
 from tidegate.contracts.words import counted, seen
 from tidegate.gateway.cli.infer_parts import FilesInParts, large_files, require_schema
 from tidegate.gateway.cli.options import KafkaConfig, Nulls, OutputFormat
@@ -33,6 +34,8 @@ from tidegate.gateway.sources.source import Source
 
 _LARGE_BYTES = 32 << 30
 """One process reads about 350 MB a minute, so this takes ten minutes or more."""
+_JSON = (".avsc", ".json")
+_DOCUMENTS = (*_JSON, ".yaml", ".yml")
 
 SourceName = Annotated[
     str,
@@ -153,7 +156,7 @@ def infer(  # noqa: PLR0913 - one parameter for each option
         raise SettingsError("--spark reads all records: leave --max-records or --spark out")
     schema_file = output.with_name(f"{output.stem}.schema.json")
     options = SourceOptions(
-        input_format,
+        _not_foreign(Path(source), input_format),
         tuple(null or ()),
         max_records,
         max_seconds,
@@ -200,6 +203,22 @@ def infer(  # noqa: PLR0913 - one parameter for each option
         _print(found, opened, time.monotonic() - started)
         names = [(seen(str(path)), "bold") for path in (output, schema_file)]
         out.print(Text.assemble("\nwritten: ", names[0], " and ", names[1]))
+
+
+def _not_foreign(path: Path, given: FileFormat | None) -> FileFormat | None:
+    """Return the given format. Without one, raises ForeignFormatError for a document such as an Avro schema."""
+    is_file = given is None and path.suffix in _DOCUMENTS and path.is_file()
+    if not is_file or path.stat().st_size > MAX_JSON_BYTES:
+        return given
+    try:
+        content = path.read_bytes()
+        is_yaml = path.suffix not in _JSON
+        document = read_source(str(path), content).value if is_yaml else orjson.loads(content)
+    except (OSError, ContractError, orjson.JSONDecodeError):
+        return None
+    if message := foreign_message(document):
+        raise ForeignFormatError((Problem("", message, str(path)),))
+    return None
 
 
 def _large(source: str, options: SourceOptions, *, has_hint: bool) -> FilesInParts | None:

@@ -109,3 +109,18 @@ class TestWhatCannotBeDone:
         self.refused(tidegate("diff", f"git:mian:{old}", old), "git knows no commit `mian`")
         self.refused(tidegate("diff", "git:main:gone.json", old), "gone.json: there is no such file in main")
         self.refused(tidegate("diff", "git:main:../../gone.json", old), "lies outside the repository")
+
+
+AVRO = '{"type": "record", "name": "Order", "fields": [{"name": "a", "type": "int"}]}'
+
+
+def test_a_document_of_another_format_is_refused_with_the_command(
+    tidegate: Run, git: Git, write: Write, old: Path
+) -> None:
+    schema = write("order.avsc", AVRO)
+    git.commit()
+    for name in (schema, "git:HEAD:order.avsc"):
+        ran = tidegate("diff", old, name)
+        assert ran.returncode == 2
+        message = "another format (Avro schema); `tidegate import` makes a contract of it\n"
+        assert ran.stderr.decode().endswith(message)

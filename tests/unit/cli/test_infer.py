@@ -377,3 +377,46 @@ def test_what_a_tenth_of_the_records_have_is_not_refused(tidegate: Run, tmp_path
     text = " ".join(contract.read_text().replace("#", " ").split())
     assert "Doubtful: it refuses more than 5% of the values." in text
     assert tidegate("judge", str(contract), "--data", str(data)).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "known_as"),
+    [
+        (
+            "order.avsc",
+            '{"type": "record", "name": "Order",\n "fields": [{"name": "a", "type": "int"}]}',
+            "Avro schema",
+        ),
+        (
+            "order.json",
+            '{"type": "object",\n "properties": {"a": {"type": "integer"}}}',
+            "JSON Schema",
+        ),
+        (
+            "order.yaml",
+            "apiVersion: v3.1.0\nkind: DataContract\nid: a\n",
+            "Open Data Contract Standard",
+        ),
+    ],
+)
+def test_a_document_of_another_format_is_refused_with_the_command(
+    tidegate: Run, tmp_path: Path, name: str, text: str, known_as: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    ran = tidegate("infer", tmp_path / name, "--out", tmp_path / "contract.yaml")
+    assert ran.returncode == 1
+    said = f"this is a document of another format ({known_as}); `tidegate import` makes a contract of it\n"
+    assert ran.stderr.decode() == f"{tmp_path / name}: {said}"
+    assert not (tmp_path / "contract.yaml").exists()
+
+
+def test_records_that_resemble_a_schema_are_records(tidegate: Run, tmp_path: Path) -> None:
+    schema = b'{"type": "record", "name": "Order", "fields": []}\n'
+    for name, text, more in (
+        ("several.json", schema * 2, ()),
+        ("array.json", b"[" + schema + b', {"type": "other"}]', ()),
+        ("one.json", schema, ("--input-format", "jsonl")),
+    ):
+        (tmp_path / name).write_bytes(text)
+        ran = tidegate("infer", tmp_path / name, "--out", tmp_path / f"{name}.yaml", *more)
+        assert ran.returncode == 0, ran.stderr
