@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from dataclasses import dataclass, field
-from itertools import permutations
-from typing import Any, Final
+from itertools import permutations, product
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from tidegate.contracts.infer.columns import Mask, Positions
 from tidegate.contracts.infer.pairs import Pair, Path
@@ -18,133 +16,159 @@ _MOST_FIELDS: Final = 60
 _MOST_LABELS: Final = 24
 _LONGEST_LABEL: Final = 60
 
-
-@dataclass(slots=True)
-class LabelCounts:
-    """The records with a certain text in a field: how many, and those of them that lack another field."""
-
-    records: int = 0
-    lacking: Tally = field(default_factory=Tally)
+Labels = dict[str, Tally]
+"""The records with each text of a field."""
 
 
 class Presence:
     """The presence of the fields of one object; null counts as missing."""
 
     def __init__(self) -> None:
-        self.rows = 0
-        self.missing: dict[Path, int] = {}
+        self.all = Tally()
+        self.has: dict[Path, Tally] = {}
+        self.lacks: dict[Path, Tally] = {}
         self.lone: dict[Pair, Tally] = {}
-        """The records that have the first field of a pair and lack the second."""
-        self.by_label: dict[Pair, dict[str, LabelCounts]] = {}
-        """For each pair and text of its first field: records with that text, and those that lack the second field."""
-        self._present: dict[Path, int] = {}
+        """For each pair of optional fields, the records that have the first one and lack the second."""
+        self.labels: dict[Path, Labels] = {}
+        """The texts of each field that has few different ones."""
+        self.lacking: dict[Pair, Labels] = {}
+        """For each such field and optional other one: the records with each text that lack the other field."""
+        self._left_out: set[Path] = set()
         self._various: set[Path] = set()
+
+    @property
+    def rows(self) -> int:
+        """Return the number of records."""
+        return self.all.count
+
+    @property
+    def optional(self) -> list[Path]:
+        """Return the fields that some records have and others lack, at most `_MOST_FIELDS`."""
+        return [path for path in self.has if self._is_optional(path) and path not in self._left_out]
 
     def present(self, path: Path) -> int:
         """Return the number of records that have a field."""
-        return self._present.get(path, 0)
+        return self.has[path].count if path in self.has else 0
 
     def keep(self, fields: Container[Path]) -> None:
         """Drop what concerns fields that are not in `fields`."""
-        for path in [path for path in self.missing if path not in fields]:
-            del self.missing[path]
-        for pair in [pair for pair in self.by_label if pair[0] not in fields or pair[1] not in fields]:
-            del self.by_label[pair]
+        for found in (self.has, self.lacks, self.labels):
+            for path in [path for path in found if path not in fields]:
+                del found[path]
 
     def add(self, masks: Mapping[Path, Mask], texts: Mapping[Path, TextBatch], positions: Positions) -> None:
         """Add a batch: a mask of presence for each field, and the texts of fields that have any."""
-        before, rows = self.rows, len(positions)
-        self.rows += rows
-        for path in self._present.keys() - masks.keys():
-            self.missing[path] = self.missing.get(path, 0) + rows
+        batch = Presence()
+        batch.all.add(np.ones(len(positions), bool), positions)
         for path, mask in masks.items():
-            found = int(np.count_nonzero(mask))
-            if path not in self._present and before:
-                self.missing[path] = before
-            self._present[path] = self._present.get(path, 0) + found
-            if found < rows:
-                self.missing[path] = self.missing.get(path, 0) + rows - found
-        optional = [path for path in masks if path in self.missing][:_MOST_FIELDS]
-        self._add_lone(optional, masks, positions)
-        for path, batch in texts.items():
+            batch.has[path], batch.lacks[path] = Tally(), Tally()
+            batch.has[path].add(mask, positions)
+            batch.lacks[path].add(~mask, positions)
+        batch._leave_out()
+        batch._add_lone(masks, positions, self.lone)
+        for path, some in texts.items():
             if path not in self._various:
-                self._add_labels(path, batch, optional, masks, positions)
+                batch._add_labels(path, some, masks, positions, self.lacking)
+        self.merge(batch)
 
     def merge(self, other: Presence) -> None:
         """Add the presence in other records, in which other fields may be optional."""
-        paths = dict.fromkeys([*self._present, *other._present])
-        present = {path: self.present(path) + other.present(path) for path in paths}
-        rows = self.rows + other.rows
-        optional = [path for path in paths if present[path] < rows][:_MOST_FIELDS]
-        for pair in permutations(optional, 2):
-            if count := self._count_lone(pair) + other._count_lone(pair):
-                first = [*self._first_lone(pair), *other._first_lone(pair)]
-                self.lone[pair] = Tally(count, sorted(first)[:MOST_POSITIONS])
-        self._various |= other._various
-        for pair, labels in other.by_label.items():
-            mine = self.by_label.setdefault(pair, {})
-            for name, counts in labels.items():
-                known = mine.setdefault(name, LabelCounts())
-                known.records += counts.records
-                known.lacking.merge(counts.lacking)
-        self._various |= {pair[0] for pair, labels in self.by_label.items() if len(labels) > _MOST_LABELS}
-        self.by_label = {
-            pair: labels for pair, labels in self.by_label.items() if pair[0] not in self._various
-        }
-        self.missing = {path: rows - present[path] for path in paths if present[path] < rows}
-        self._present, self.rows = present, rows
+        merged = Presence()
+        merged.all = _sum(self.all, other.all)
+        for path in dict.fromkeys([*self.has, *other.has]):
+            merged.has[path] = _sum(self.has.get(path, _NONE), other.has.get(path, _NONE))
+            merged.lacks[path] = _sum(self.lacks.get(path, self.all), other.lacks.get(path, other.all))
+        merged._left_out = self._left_out | other._left_out
+        merged._leave_out()
+        for pair in permutations(merged.optional, 2):
+            mine, others = self._lone(pair), other._lone(pair)
+            if mine.count or others.count:
+                merged.lone[pair] = _sum(mine, others)
+        merged._various = self._various | other._various
+        for path in dict.fromkeys([*self.labels, *other.labels]):
+            labels = _sum_labels(self.labels.get(path, {}), other.labels.get(path, {}))
+            if len(labels) > _MOST_LABELS:
+                merged._various.add(path)
+            if path not in merged._various:
+                merged.labels[path] = labels
+        for pair in product(merged.labels, merged.optional):
+            if lacking := _sum_labels(self._lacking(pair), other._lacking(pair)):
+                merged.lacking[pair] = lacking
+        vars(self).update(vars(merged))
 
-    def _count_lone(self, pair: Pair) -> int:
-        """Return the number of records that have the first field and lack the second."""
-        left, right = map(self.present, pair)
-        if left == self.rows or not right:  # `lone` does not have such pairs
-            return min(left, self.rows - right)
-        return self.lone[pair].count if pair in self.lone else 0
+    def _is_optional(self, path: Path) -> bool:
+        return 0 < self.has[path].count < self.rows
 
-    def _first_lone(self, pair: Pair) -> list[int]:
-        return self.lone[pair].first if pair in self.lone else []
+    def _leave_out(self) -> None:
+        """Leave out optional fields above the maximum for good, because later counts of them would lack these records."""
+        self._left_out.update(self.optional[_MOST_FIELDS:])
 
-    def _add_lone(self, optional: list[Path], masks: Mapping[Path, Mask], positions: Positions) -> None:
+    def _lone(self, pair: Pair) -> Tally:
+        """Return the records that have the first field and lack the second, of which one may not be optional here."""
+        left, right = pair
+        if not self.present(right):
+            return self.has.get(left, _NONE)
+        return self.lacks[right] if self.present(left) == self.rows else self.lone.get(pair, _NONE)
+
+    def _lacking(self, pair: Pair) -> Labels:
+        """Return the records with each text of the first field that lack the second, which may not be optional here."""
+        path, other = pair
+        return self.lacking.get(pair, {}) if self.present(other) else self.labels.get(path, {})
+
+    def _add_lone(
+        self, masks: Mapping[Path, Mask], positions: Positions, known: Mapping[Pair, Tally]
+    ) -> None:
+        """Count the pairs of a batch. Positions are left out where the first ones are in `known`."""
+        optional = self.optional
         if len(optional) < 2:
             return
         has = np.stack([masks[path] for path in optional], axis=1).astype(np.float32)
         counts = (has.T @ (1 - has)).astype(np.int64)
         for one, two in zip(*np.nonzero(counts), strict=True):
-            left, right = optional[one], optional[two]
-            tally = self.lone.setdefault((left, right), Tally())
-            first: npt.NDArray[Any] = np.empty(0, np.int64)
-            if tally.takes(positions):
-                first = positions[np.flatnonzero(masks[left] & ~masks[right])[:MOST_POSITIONS]]
-            tally.add_counted(int(counts[one, two]), first.tolist())
+            pair = left, right = optional[one], optional[two]
+            first: list[int] = []
+            if known.get(pair, _NONE).takes(positions):
+                first = positions[np.flatnonzero(masks[left] & ~masks[right])[:MOST_POSITIONS]].tolist()
+            self.lone[pair] = Tally(int(counts[one, two]), first)
 
     def _add_labels(
         self,
         path: Path,
         batch: TextBatch,
-        optional: list[Path],
         masks: Mapping[Path, Mask],
         positions: Positions,
+        known: Mapping[Pair, Labels],
     ) -> None:
-        known = {label for pair, labels in self.by_label.items() if pair[0] == path for label in labels}
+        """Count the texts of a field in a batch. Positions are left out where the first ones are in `known`."""
         names = batch.labels.to_pylist() if len(batch.labels) <= _MOST_LABELS else []
-        if not names or len(known.union(names)) > _MOST_LABELS or max(map(len, names)) > _LONGEST_LABEL:
+        if not names or max(map(len, names)) > _LONGEST_LABEL:
             if len(batch.labels):
                 self._various.add(path)
-                for pair in [pair for pair in self.by_label if pair[0] == path]:
-                    del self.by_label[pair]
             return
-        has = batch.codes >= 0
-        records = np.bincount(batch.codes[has], minlength=len(names))
-        for other in optional:
-            if other == path:
-                continue
-            counts = self.by_label.setdefault((path, other), {})
-            lacks = has & ~masks[other]
-            lacking = np.bincount(batch.codes[lacks], minlength=len(names))
-            for code, name in enumerate(names):
-                entry = counts.setdefault(name, LabelCounts())
-                entry.records += int(records[code])
-                first: npt.NDArray[Any] = np.empty(0, np.int64)
-                if lacking[code] and entry.lacking.takes(positions):
-                    first = positions[np.flatnonzero(lacks & (batch.codes == code))[:MOST_POSITIONS]]
-                entry.lacking.add_counted(int(lacking[code]), first.tolist())
+        self.labels[path] = {name: Tally() for name in names}
+        for code, name in enumerate(names):
+            self.labels[path][name].add(batch.codes == code, positions)
+        for other in self.optional:
+            lacks = (batch.codes >= 0) & ~masks[other]
+            counts = np.bincount(batch.codes[lacks], minlength=len(names))
+            found = {}
+            for code in np.flatnonzero(counts).tolist():
+                first: list[int] = []
+                if known.get((path, other), {}).get(names[code], _NONE).takes(positions):
+                    rows = np.flatnonzero(lacks & (batch.codes == code))[:MOST_POSITIONS]
+                    first = positions[rows].tolist()
+                found[names[code]] = Tally(int(counts[code]), first)
+            if found:
+                self.lacking[path, other] = found
+
+
+_NONE: Final = Tally()
+
+
+def _sum(one: Tally, two: Tally) -> Tally:
+    first = sorted([*one.first, *two.first])[:MOST_POSITIONS] if two.first else one.first
+    return Tally(one.count + two.count, first)
+
+
+def _sum_labels(one: Labels, two: Labels) -> Labels:
+    return {name: _sum(one.get(name, _NONE), two.get(name, _NONE)) for name in dict.fromkeys([*one, *two])}

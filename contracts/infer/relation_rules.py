@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from itertools import permutations
+from itertools import permutations, product
 from typing import Any, Final
 
 import numpy as np
@@ -17,7 +17,7 @@ from tidegate.contracts.infer.presence import Presence
 from tidegate.contracts.infer.profile import EACH, FieldProfile, Profile
 from tidegate.contracts.infer.proposal import Proposal, RuleList, label, slug, words_of
 from tidegate.contracts.infer.structure import ProposedType
-from tidegate.contracts.infer.values import Seen
+from tidegate.contracts.infer.values import Seen, Tally
 
 _NUMBERS: Final = frozenset({Kind.INTEGER, Kind.NUMBER})
 _EXCEPTIONS: Final = 0.02
@@ -181,7 +181,7 @@ def _limit_of(ratio: Ratio) -> tuple[int, list[tuple[float, int]]] | None:
 
 def _presence(presence: Presence, rules: RuleList) -> None:
     """Propose which fields are required if another one is present, without rules that follow from others."""
-    optional = [path for path in presence.missing if presence.present(path)]
+    optional = presence.optional
     implied = {
         (one, two): presence.lone[one, two].count if (one, two) in presence.lone else 0
         for one, two in permutations(optional, 2)
@@ -207,7 +207,7 @@ def _implies(presence: Presence, one: Path, two: Path) -> bool:
     """Return whether the second field is nearly always present with the first one, and less often without it."""
     present = presence.present(one)
     lacking = presence.lone[one, two].count if (one, two) in presence.lone else 0
-    missing = presence.missing[two]
+    missing = presence.lacks[two].count
     if present < 50 or presence.rows - present < 10 or missing < 10:
         return False
     by_chance = missing / presence.rows
@@ -233,7 +233,7 @@ def _required(presence: Presence, pair: Pair, rules: RuleList) -> None:
     proposal = Proposal(
         "",
         required,
-        f"missing in {_percent(presence.missing[required], presence.rows)} of all records",
+        f"missing in {_percent(presence.lacks[required].count, presence.rows)} of all records",
         support=presence.present(condition),
         exceptions=tally.count if tally is not None else 0,
         first=tuple(tally.first) if tally is not None else (),
@@ -250,31 +250,33 @@ def _required(presence: Presence, pair: Pair, rules: RuleList) -> None:
 def _labels(presence: Presence, personal: Collection[Path], rules: RuleList) -> None:
     """Propose which fields are required if another one has certain texts."""
     best: dict[Path, tuple[float, Path, list[str]]] = {}
-    for (path, other), counts in presence.by_label.items():
-        overall = presence.missing[other] / presence.rows
-        if path in personal or overall < 0.05 or presence.present(other) < 50:
+    for (path, labels), other in product(presence.labels.items(), presence.optional):
+        overall = presence.lacks[other].count / presence.rows
+        if path in personal or path == other or overall < 0.05 or presence.present(other) < 50:
             continue
-        frequent = {text: each for text, each in counts.items() if each.records >= 100}
+        lacking = presence.lacking.get((path, other), {})
+        frequent = [text for text, each in labels.items() if each.count >= 100]
         requiring = [
             text
-            for text, each in frequent.items()
-            if each.lacking.count <= min(0.01, 0.1 * overall) * each.records
+            for text in frequent
+            if text not in lacking or lacking[text].count <= min(0.01, 0.1 * overall) * labels[text].count
         ]
         if not requiring or len(requiring) == len(frequent):
             continue
-        covered = sum(counts[text].records - counts[text].lacking.count for text in requiring)
+        covered = sum(labels[text].count - lacking.get(text, Tally()).count for text in requiring)
         share = covered / presence.present(other)
         if other not in best or share > best[other][0]:
             best[other] = (share, path, sorted(requiring))
     for other, (_, path, texts) in best.items():
-        entries = [presence.by_label[path, other][text] for text in texts]
+        lacking = presence.lacking.get((path, other), {})
+        entries = [lacking[text] for text in texts if text in lacking]
         proposal = Proposal(
             "",
             other,
-            f"missing in {_percent(presence.missing[other], presence.rows)} of all records",
-            support=sum(each.records for each in entries),
-            exceptions=sum(each.lacking.count for each in entries),
-            first=tuple(sorted(first for each in entries for first in each.lacking.first)[:5]),
+            f"missing in {_percent(presence.lacks[other].count, presence.rows)} of all records",
+            support=sum(presence.labels[path][text].count for text in texts),
+            exceptions=sum(each.count for each in entries),
+            first=tuple(sorted(first for each in entries for first in each.first)[:5]),
         )
         test: dict[str, Any] = {"equals": texts[0]} if len(texts) == 1 else {"one_of": texts}
         named = texts[0] if len(texts) == 1 else "one of these values"

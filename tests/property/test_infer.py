@@ -15,6 +15,7 @@ from tests.marks import examples
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.infer.evaluate import evaluate
 from tidegate.contracts.infer.infer import VALUES, Inference
+from tidegate.contracts.infer.profile import Profile
 
 SCALARS = (
     st.none()
@@ -75,3 +76,34 @@ def test_what_it_was_inferred_from_is_accepted(
     )
     assert again.unexpected.count == 0, again.reasons
     assert again.broken <= found.broken.count
+
+
+RUN = st.tuples(
+    st.fixed_dictionaries(
+        {}, optional=dict.fromkeys("abcd", st.none() | st.sampled_from(["x", "y", "z" * 61]))
+    ),
+    st.integers(1, 9),
+)
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(
+    runs=st.lists(RUN, min_size=1, max_size=6),
+    cuts=st.lists(st.floats(0, 1), max_size=4),
+    is_merged=st.booleans(),
+)
+def test_presence_is_counted_in_batches_and_parts_as_in_one_batch(
+    runs: list[tuple[dict[str, Any], int]], cuts: list[float], *, is_merged: bool
+) -> None:
+    """Of a run of equal records, each field is in all or in none, although it is optional in the whole."""
+    records = [record for record, times in runs for _ in range(times)]
+    positions = np.arange(len(records))
+    whole, cut = Profile(), Profile()
+    whole.add_rows(records, positions)
+    ends = sorted({0, len(records), *(int(each * len(records)) for each in cuts)})
+    for start, end in pairwise(ends):
+        part = Profile() if is_merged else cut
+        part.add_rows(records[start:end], positions[start:end])
+        if is_merged:
+            cut.merge(part)
+    assert vars(cut.relations[()].presence) == vars(whole.relations[()].presence)

@@ -66,7 +66,40 @@ def test_a_field_that_only_one_part_has_is_optional_and_depends_on_what_the_whol
         other.add(masks, {}, np.arange(rows))
         presence.merge(other)
     assert {pair: tally.count for pair, tally in presence.lone.items()} == {(("b",), ("c",)): 1}
-    assert presence.missing == {("b",): 1, ("c",): 2}
+    assert {path: tally.count for path, tally in presence.lacks.items()} == {("b",): 1, ("c",): 2}
+
+
+def test_batches_find_the_fields_that_one_batch_finds() -> None:
+    """The first batches have no `campaign`, and the last one always has `discount`."""
+    records: list[dict[str, int]] = []
+    for index in range(6_000):
+        records.append({"id": index})
+        if index % 2:
+            records[-1]["discount"] = 1
+        if index % 2 and index > 3_000:
+            records[-1]["campaign"] = 2
+    records += [{"id": index, "discount": 1} for index in range(6_000, 7_000)]
+    values = pa.array([orjson.dumps(each) for each in records], pa.binary())
+    found = []
+    for size in (len(values), 1_000):
+        inference = Inference()
+        for start in range(0, len(values), size):
+            some = values[start : start + size]
+            inference.add(pa.record_batch([some], VALUES), np.arange(start, start + len(some)))
+        found.append(inference.finish("test.records"))
+    assert found[0].rules == found[1].rules
+    required = [rule.rule["field"] for rule in found[1].rules if rule.rule and "when" in rule.rule]
+    assert required == ["/discount"]
+
+
+def test_no_rule_is_about_the_presence_of_more_fields_than_are_counted() -> None:
+    chance = np.random.default_rng(3)
+    presence = Presence()
+    for batch, first in enumerate((0, 10)):
+        masks: dict[Path, Mask] = {(f"f{each}",): chance.random(500) < 0.5 for each in range(first, 70)}
+        presence.add(masks, {}, np.arange(500 * batch, 500 * batch + 500))
+    assert presence.optional == [(f"f{each}",) for each in range(60)]
+    assert {name for pair in presence.lone for name in pair} == set(presence.optional)
 
 
 @pytest.mark.parametrize("sentinel", [999, -1, 9999])
