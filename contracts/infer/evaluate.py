@@ -18,7 +18,9 @@ from tidegate.contracts.judge.plan import compile_plan
 from tidegate.contracts.verdict import Stage, Violation
 
 _TOLERABLE: Final = 0.0005
-"""Share of held-back records above which a rule without known exceptions becomes doubtful."""
+"""Share of held-back records that a rule may refuse beyond those that its known exceptions predict."""
+_DEVIATIONS: Final = 5
+"""Number of standard deviations by which the refused records may exceed the predicted number by chance."""
 
 
 @dataclass(slots=True)
@@ -43,11 +45,16 @@ class Evaluation:
 
 
 def evaluate(
-    contract: DataContract, values: Iterable[pa.Array], positions: Positions, proposals: list[Proposal]
+    contract: DataContract,
+    values: Iterable[pa.Array],
+    positions: Positions,
+    proposals: list[Proposal],
+    profiled: int,
 ) -> Evaluation:
     """Judge held-back records, and set in each proposal how many of them violate it.
 
-    A rule or length without known exceptions becomes doubtful if it refuses too many; its refusals then do not count.
+    A rule or length becomes doubtful if it refuses clearly more than its exceptions among the `profiled` records
+    predict; its refusals then do not count.
     """
     plan = compile_plan(contract)
     found: list[tuple[int, tuple[Violation, ...]]] = []
@@ -72,9 +79,10 @@ def evaluate(
     counts = Counter(id(cause) for _, each in causes for cause in each if isinstance(cause, Proposal))
     for proposal in proposals:
         proposal.held_back = counts[id(proposal)]
-        proposal.unexpected = max(0.0, proposal.held_back - proposal.share * at)
+        expected = at * proposal.exceptions / max(profiled, 1)
+        proposal.unexpected = max(0.0, proposal.held_back - expected)
         can_go = proposal.rule is not None or proposal.code in (LEAST, MOST)
-        if can_go and not proposal.exceptions and proposal.held_back > _TOLERABLE * at:
+        if can_go and proposal.unexpected > _TOLERABLE * at + _DEVIATIONS * expected**0.5:
             proposal.doubt = f"it refuses {proposal.held_back} of {at:,} held-back records"
     return _summary(causes, positions, at)
 

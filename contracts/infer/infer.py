@@ -348,7 +348,7 @@ class Inference:
         positions = (
             np.concatenate([each for each, _, _ in self._held]) if self._held else np.empty(0, np.int64)
         )
-        return evaluate(contract, values, positions, proposals)
+        return evaluate(contract, values, positions, proposals, self.profile.records)
 
 
 def _finite_numbers(fields: Iterable[FieldProfile]) -> Iterator[Proposal]:

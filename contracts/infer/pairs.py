@@ -49,11 +49,16 @@ class Order:
 
 @dataclass(slots=True)
 class Ratio:
-    """The largest ratios `left / right` of two positive, correlated numbers, with their positions."""
+    """The largest ratios `left / right` of two numbers that are correlated where both are positive, with positions.
+
+    A pair of values that is above any limit has the ratio infinity, such as 5 and 0; `positive` counts pairs of positive
+    ones.
+    """
 
     left: Path
     right: Path
     both: int = 0
+    positive: int = 0
     largest: list[tuple[float, int]] = field(default_factory=list)
     sample: list[Floats] = field(default_factory=list)
 
@@ -84,6 +89,7 @@ class Pairs:
         for pair, ratio in other.ratios.items():
             mine = self.ratios.setdefault(pair, Ratio(*pair))
             mine.both += ratio.both
+            mine.positive += ratio.positive
             mine.largest = sorted([*mine.largest, *ratio.largest], reverse=True)[:_EXTREMES]
             mine.sample = [*mine.sample, *ratio.sample][:_MOST_SAMPLES]
         for pair, tally in other.origins.items():
@@ -108,7 +114,7 @@ class Pairs:
                 del found[pair]
 
     def _add_pair(self, kind: str, pair: Pair, columns: Mapping[Path, Floats], positions: Positions) -> None:
-        left, right = pair
+        left, right = pair = min(pair, pair[::-1])  # batches may have the fields in different orders
         if pair in self._unordered and pair[::-1] in self._unordered and pair in self._uncorrelated:
             return
         both: Mask = ~(np.isnan(columns[left]) | np.isnan(columns[right]))
@@ -139,16 +145,10 @@ class Pairs:
         if pair in self._uncorrelated:
             return
         positive = (left > 0) & (right > 0)
-        left, right, positions = left[positive], right[positive], positions[positive]
-        if len(left) < _LEAST_BATCH:
-            return
-        with np.errstate(over="ignore", invalid="ignore"):  # numbers near the limits of doubles may overflow
-            # Correlate shares of the maximum, because their squares cannot overflow.
-            parts = left / left.max(), right / right.max()
-            quotients = left / right, right / left
-        is_ratio = all(np.isfinite(each).all() for each in (*parts, *quotients))
-        varies = is_ratio and all(each.std() > 0 for each in parts)
-        if not varies or np.corrcoef(*parts)[0, 1] < _CORRELATED:
+        with np.errstate(all="ignore"):  # numbers near the limits of doubles may overflow
+            is_ratio = _are_correlated(left[positive], right[positive])
+            quotients = _ratios(left, right), _ratios(right, left)
+        if not is_ratio or any(np.isnan(each).any() for each in quotients):
             self._uncorrelated.add(pair)
             for each in (pair, pair[::-1]):
                 self.ratios.pop(each, None)
@@ -156,11 +156,33 @@ class Pairs:
         for each, found in zip((pair, pair[::-1]), quotients, strict=True):
             ratio = self.ratios.setdefault(each, Ratio(*each))
             ratio.both += len(found)
+            ratio.positive += int(np.count_nonzero(positive))
             top = np.argpartition(found, -min(_EXTREMES, len(found)))[-_EXTREMES:]
             largest = zip(found[top].tolist(), positions[top].tolist(), strict=True)
             ratio.largest = sorted([*ratio.largest, *largest], reverse=True)[:_EXTREMES]
-            if len(ratio.sample) < _MOST_SAMPLES:
-                ratio.sample.append(found[:4_000])
+            if len(ratio.sample) < _MOST_SAMPLES and np.count_nonzero(positive) >= _LEAST_BATCH:
+                ratio.sample.append(found[positive][:4_000])
+
+
+def _are_correlated(left: Floats, right: Floats) -> bool:
+    """Return whether positive numbers grow together; too few of them say nothing against it."""
+    if len(left) < _LEAST_BATCH:
+        return True
+    # Correlate shares of the maximum, because their squares cannot overflow.
+    parts = left / left.max(), right / right.max()
+    is_ratio = all(np.isfinite(each).all() for each in (*parts, left / right, right / left))
+    varies = is_ratio and all(each.std() > 0 for each in parts)
+    return bool(varies and np.corrcoef(*parts)[0, 1] >= _CORRELATED)
+
+
+def _ratios(left: Floats, right: Floats) -> Floats:
+    """Return `left / right`, as a rule `left <= right * limit` compares it with any limit from 2.
+
+    The ratio is infinity if no limit allows the two numbers, and NaN if a large limit refuses what a small one allows.
+    """
+    is_above = left > 2 * right
+    otherwise = np.where(is_above, np.inf, np.where(right < 0, np.nan, -np.inf))
+    return np.where(right > 0, left / right, otherwise)
 
 
 _LATITUDES: Final = frozenset({"lat", "latitude"})

@@ -21,7 +21,7 @@ class Proposal:
     `support` counts the values to which it applies, `exceptions` those that violate it; `first` has the positions of the
     first exceptions. `because` is the reason for it. `doubt` is the reason why it is only a comment in the contract; None
     if it is enforced. `held_back` counts the held-back records that violate it, and `unexpected` how many more these are
-    than `share` predicts.
+    than `exceptions` predict.
     """
 
     code: str

@@ -164,11 +164,11 @@ def _ratios(pairs: Pairs, names: Mapping[Path, FieldProfile], rules: RuleList) -
 
 def _limit_of(ratio: Ratio) -> tuple[int, list[tuple[float, int]]] | None:
     """Return a whole number in the gap below the few largest ratios, and these ratios; None without a gap."""
-    if ratio.both < _ENOUGH:
+    if ratio.positive < _ENOUGH or not ratio.sample:
         return None
     quotients = [value for value, _ in ratio.largest]
     median = float(np.median(np.concatenate(ratio.sample)))
-    most = max(1, int(_RARE * ratio.both))
+    most = max(1, int(_RARE * ratio.positive))
     for count in range(min(len(quotients) - 5, most), 0, -1):
         above, below = quotients[count - 1], quotients[count]
         # A ratio that spreads over orders of magnitude always has gaps at its upper end.

@@ -73,6 +73,7 @@ def test_what_it_was_inferred_from_is_accepted(
         [values.filter(pa.array(is_trained))],
         positions[is_trained],
         found.proposals,
+        int(np.count_nonzero(is_trained)),
     )
     assert again.unexpected.count == 0, again.reasons
     assert again.broken <= found.broken.count
