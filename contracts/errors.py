@@ -17,8 +17,11 @@ Arguments are positional and the classes picklable, because errors cross process
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import Self
+from typing import Final, Self
+
+_RULE: Final = re.compile(r"/rules/([0-9]+)(?:/|$)")
 
 
 class TidegateError(Exception):
@@ -63,6 +66,14 @@ class ContractError(TidegateError):
     def at(cls, pointer: str, message: str) -> Self:
         """Build the error for one mistake at `pointer`."""
         return cls((Problem(pointer, message),))
+
+    def by_rule(self) -> dict[int, str]:
+        """Return the first mistake in each rule that has one, by the rule's index in the document."""
+        found: dict[int, str] = {}
+        for each in self.problems:
+            if rule := _RULE.match(each.pointer):
+                found.setdefault(int(rule[1]), each.message)
+        return found
 
     def __str__(self) -> str:
         return "\n".join(str(problem) for problem in self.problems)

@@ -18,6 +18,7 @@ from tidegate.contracts.columns.json_rows import json_cells, json_rows, require_
 from tidegate.contracts.columns.typed import column_name, derived_type
 from tidegate.contracts.document.fields import FieldType, SchemaFields, join, refuses_null, types_of
 from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.errors import ContractError
 from tidegate.contracts.infer.columns import Kind, Mask, Positions
 from tidegate.contracts.infer.day_rules import day_rules
 from tidegate.contracts.infer.evaluate import Evaluation, evaluate
@@ -31,7 +32,7 @@ from tidegate.contracts.infer.relation_rules import relation_rules
 from tidegate.contracts.infer.structure import ProposedType, Structure, structure_of
 from tidegate.contracts.infer.text_rules import text_rules
 from tidegate.contracts.infer.unread import NO_VALUE, Unread
-from tidegate.contracts.judge.plan import schema_fields
+from tidegate.contracts.judge.plan import check_compiles, schema_fields
 
 VALUES: Final = pa.schema([pa.field("value", pa.binary())])
 """Schema of batches of encoded records, JSON or Avro."""
@@ -212,7 +213,7 @@ class Inference:
         rules.rules.sort(key=lambda each: order.index(each.path))
         usable = [each for each in rules.rules if all(step == EACH or step for step in each.path)]
         key = self._key(structure)
-        document = self._document(name, structure, usable, personal, key)
+        document = self._compiling(name, structure, usable, personal, key)
         evaluation = self._evaluate(document, [*structure.proposals, *usable])
         withdraw_doubtful(structure)
         document = self._document(name, structure, usable, personal, key)
@@ -273,6 +274,29 @@ class Inference:
 
     def _definition(self, structure: Structure) -> Any:
         return structure.definition if self.avro_schema is None else self.avro_schema
+
+    def _compiling(
+        self,
+        name: str,
+        structure: Structure,
+        rules: list[Proposal],
+        personal: dict[Path, str],
+        key: Proposal | None,
+    ) -> dict[str, Any]:
+        """Return the document without the rules that do not compile; these become doubtful."""
+        while True:
+            document = self._document(name, structure, rules, personal, key)
+            try:
+                check_compiles(DataContract.model_validate(document))
+            except ContractError as error:
+                enforced = [each for each in rules if each.is_enforced]
+                wrong = error.by_rule()
+                if not wrong:
+                    raise
+                for index, message in wrong.items():
+                    enforced[index].doubt = f"it does not suit the schema: {message}"
+            else:
+                return document
 
     def _document(
         self,

@@ -8,6 +8,7 @@ from itertools import permutations, product
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 
 from tidegate.contracts.document.fields import join
 from tidegate.contracts.infer.columns import Kind
@@ -28,6 +29,7 @@ _MOST_DOUBTFUL: Final = 5
 _GAP: Final = 1.05
 _ENOUGH: Final = 10_000
 _RARE: Final = 1e-4
+_WORDS_OF_CEL: Final = frozenset({"false", "in", "null", "true"})
 _OPPOSITES: Final = (
     ("min", "max"), ("minimum", "maximum"), ("low", "high"), ("lower", "upper"), ("start", "end"), ("begin", "end"),
     ("from", "to"), ("first", "last"), ("net", "gross"), ("open", "close"), ("old", "new"), ("birth", "death"),
@@ -50,7 +52,7 @@ def relation_rules(
         _origins(relations.pairs, rules)
         _ratios(relations.pairs, names, rules)
         _presence(relations.presence, rules)
-        _labels(relations.presence, personal, rules)
+        _labels(relations.presence, types, personal, rules)
     _separate(profile, personal, rules)
 
 
@@ -101,8 +103,8 @@ def _compare(order: Order, types: Mapping[Path, ProposedType]) -> bool:
     left, right = types.get(order.left), types.get(order.right)
     if left is None or right is None:
         return False
-    if order.kind == "number":
-        return all(not _NUMBERS.isdisjoint(each.kinds) for each in (left, right))
+    if order.kind == "number":  # a field with a format has its order, also if it holds numbers beside texts
+        return all(each.format is None and not _NUMBERS.isdisjoint(each.kinds) for each in (left, right))
     return left.format is not None and left.format is right.format
 
 
@@ -247,7 +249,9 @@ def _required(presence: Presence, pair: Pair, rules: RuleList) -> None:
     rules.add(f"{slug(condition)}-has-{slug(required)}", rule, proposal)
 
 
-def _labels(presence: Presence, personal: Collection[Path], rules: RuleList) -> None:
+def _labels(
+    presence: Presence, types: Mapping[Path, ProposedType], personal: Collection[Path], rules: RuleList
+) -> None:
     """Propose which fields are required if another one has certain texts."""
     best: dict[Path, tuple[float, Path, list[str]]] = {}
     for (path, labels), other in product(presence.labels.items(), presence.optional):
@@ -255,7 +259,9 @@ def _labels(presence: Presence, personal: Collection[Path], rules: RuleList) -> 
         if path in personal or path == other or overall < 0.05 or presence.present(other) < 50:
             continue
         lacking = presence.lacking.get((path, other), {})
-        frequent = [text for text, each in labels.items() if each.count >= 100]
+        frequent = [
+            text for text, each in labels.items() if each.count >= 100 and _may_hold(types.get(path), text)
+        ]
         requiring = [
             text
             for text in frequent
@@ -287,6 +293,13 @@ def _labels(presence: Presence, personal: Collection[Path], rules: RuleList) -> 
             "description": f"A record whose {label(path)} is {named} has {label(other)}.",
         }
         rules.add(f"{slug(path)}-decides-{slug(other)}", rule, proposal)
+
+
+def _may_hold(kind: ProposedType | None, text: str) -> bool:
+    """Return whether the proposed type of a field allows a text."""
+    if kind is None or Kind.STRING not in kind.kinds:
+        return False
+    return kind.format is None or bool(kind.format.test(pa.array([text]))[0])
 
 
 def _separate(profile: Profile, personal: Collection[Path], rules: RuleList) -> None:
@@ -335,7 +348,8 @@ def _member(path: Path) -> str:
     """Return the CEL expression for a member of the record."""
     text = "this"
     for step in path:
-        text += f".{step}" if step.isidentifier() and step.isascii() else f"[{json.dumps(step)}]"
+        is_plain = step.isidentifier() and step.isascii() and step not in _WORDS_OF_CEL
+        text += f".{step}" if is_plain else f"[{json.dumps(step)}]"
     return text
 
 

@@ -7,7 +7,6 @@ catches it and refuses no good record.
 from __future__ import annotations
 
 import copy
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +31,6 @@ _FIT: Final = 5
 """Every fifth good record is held back from deriving rules; the rules must accept these records too."""
 _TRIES: Final = 10
 """Number of records that are tried for each wanted mutant, because a mutation does not change every record."""
-_RULE: Final = re.compile(r"/rules/([0-9]+)(?:/|$)")
 
 
 @dataclass(slots=True)
@@ -200,9 +198,7 @@ def _compiled(contract: DataContract, candidates: list[Rule]) -> tuple[Enforceme
             return compile_plan(extended), candidates
         except ContractError as error:
             # The schema's types may not allow a rule, such as bounds of days for texts without a format.
-            wrong = {
-                int(found[1]) - len(own) for each in error.problems if (found := _RULE.match(each.pointer))
-            }
+            wrong = {index - len(own) for index in error.by_rule()}
             kept = [rule for index, rule in enumerate(candidates) if index not in wrong]
             if len(kept) == len(candidates):
                 raise

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
+from datetime import time
 from typing import Any
 
+import fastavro
 import numpy as np
+import orjson
 import pyarrow as pa
 import pytest
 
-from tidegate.contracts.infer.infer import Inference, Inferred, _hashes
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.infer.infer import VALUES, Inference, Inferred, _hashes
 from tidegate.contracts.infer.proposal import Proposal
+from tidegate.contracts.infer.text import contract_text
+from tidegate.contracts.judge.plan import compile_plan
 
 
 def inferred(columns: Mapping[str, Any], size: int = 4_000) -> Inferred:
@@ -82,3 +89,76 @@ def test_a_rule_with_exceptions_is_doubtful_if_it_refuses_clearly_more(
     assert found.evaluation.explained == (refused if is_enforced else 0)
     assert found.evaluation.unexpected.count == 0
     assert order.doubt is None or f"it refuses {refused} of" in order.doubt
+
+
+def of_records(records: list[dict[str, Any]]) -> Inferred:
+    inference = Inference()
+    values = pa.array([orjson.dumps(each) for each in records], pa.binary())
+    inference.add(pa.record_batch([values], VALUES), np.arange(len(records)))
+    found = inference.finish("test.records")
+    compile_plan(DataContract.model_validate(found.document))
+    return found
+
+
+def test_numbers_are_not_put_in_order_with_dates() -> None:
+    chance = np.random.default_rng(1)
+    records: list[dict[str, Any]] = []
+    for index, start in enumerate(chance.integers(0, 1_000, 3_000).tolist()):
+        records.append({"start": start, "end": start + 5})
+        if index % 3 == 0:
+            records[-1]["start"] = f"2026-01-{1 + start % 28:02d}"
+    found = of_records(records)
+    assert found.structure.types["start",].format == "date"
+    assert named(found, "start-to-end") == []
+
+
+def test_a_text_that_the_type_refuses_requires_no_other_field() -> None:
+    chance = np.random.default_rng(1)
+    due = [f"2026-01-{1 + day:02d}" for day in chance.integers(0, 12, 12_000).tolist()]
+    for index in range(0, 12_000, 67):
+        due[index] = "open"
+    reason = [each == "open" or some < 0.3 for each, some in zip(due, chance.random(12_000), strict=True)]
+    records = [
+        {"due": each, "reason": 1} if is_there else {"due": each}
+        for each, is_there in zip(due, reason, strict=True)
+    ]
+    assert named(of_records(records), "due-decides-reason") == []
+    codes = chance.choice(["1", "2", "3"], 3_000)
+    notes = [f"n{index}" if each == "1" else None for index, each in enumerate(codes)]
+    inference = Inference()
+    cells = pa.record_batch({"code": pa.array(codes, pa.string()), "note": notes})
+    inference.add(cells, np.arange(3_000), untyped=True)
+    assert named(inference.finish("test.records"), "code-decides-note") == []
+
+
+def test_names_that_are_words_of_cel_are_members_like_others() -> None:
+    chance = np.random.default_rng(1)
+    items = chance.integers(1, 50, 16_000)
+    out = 10 * items + chance.integers(0, 5, 16_000)
+    out[777] = 1_499
+    (ratio,) = named(inferred({"in": items, "out": out}), "out-per-in")
+    assert ratio.rule is not None
+    assert ratio.rule["expr"].startswith('this.out <= this["in"] * ')
+    assert ratio.is_enforced
+
+
+def test_a_rule_that_does_not_compile_is_a_comment() -> None:
+    """A time of Avro is decoded as a time, and its field in the schema holds integers."""
+    time_of_day = {"type": "int", "logicalType": "time-millis"}
+    fields = [{"name": "id", "type": "long"}, {"name": "at", "type": time_of_day}]
+    schema = {"type": "record", "name": "visit", "fields": fields}
+    values = []
+    for index in range(3_000):
+        encoded = io.BytesIO()
+        fastavro.schemaless_writer(encoded, schema, {"id": index % 90, "at": time(8 + index % 3)})
+        values.append(encoded.getvalue())
+    inference = Inference(schema)
+    inference.add(pa.record_batch([pa.array(values, pa.binary())], VALUES), np.arange(3_000))
+    found = inference.finish("test.records")
+    (listed,) = named(found, "at-is-listed")
+    assert listed.doubt is not None
+    assert listed.doubt.startswith("it does not suit the schema: the field never holds a string")
+    assert found.document["rules"] == []
+    assert found.evaluation.records > 0
+    text = contract_text(found, source="a test", schema_file="s.avsc", places=str)
+    assert "  # - id: at-is-listed" in text.splitlines()
