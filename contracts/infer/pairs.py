@@ -63,14 +63,21 @@ class Ratio:
     sample: list[Floats] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class Origin:
+    """How often a latitude and a longitude are both 0, of `both` records that have the two."""
+
+    both: int = 0
+    zero: Tally = field(default_factory=Tally)
+
+
 class Pairs:
     """All pairs of comparable fields of one object that may be related."""
 
     def __init__(self) -> None:
         self.orders: dict[Pair, Order] = {}
         self.ratios: dict[Pair, Ratio] = {}
-        self.origins: dict[Pair, Tally] = {}
-        """The records in which a latitude and a longitude are both 0."""
+        self.origins: dict[Pair, Origin] = {}
         self._unordered: set[Pair] = set()
         self._uncorrelated: set[Pair] = set()
 
@@ -92,8 +99,10 @@ class Pairs:
             mine.positive += ratio.positive
             mine.largest = sorted([*mine.largest, *ratio.largest], reverse=True)[:_EXTREMES]
             mine.sample = [*mine.sample, *ratio.sample][:_MOST_SAMPLES]
-        for pair, tally in other.origins.items():
-            self.origins.setdefault(pair, Tally()).merge(tally)
+        for pair, origin in other.origins.items():
+            known = self.origins.setdefault(pair, Origin())
+            known.both += origin.both
+            known.zero.merge(origin.zero)
         self.orders = {pair: each for pair, each in self.orders.items() if pair not in self._unordered}
         for pair in self._uncorrelated:
             for each in (pair, pair[::-1]):
@@ -115,7 +124,9 @@ class Pairs:
 
     def _add_pair(self, kind: str, pair: Pair, columns: Mapping[Path, Floats], positions: Positions) -> None:
         left, right = pair = min(pair, pair[::-1])  # batches may have the fields in different orders
-        if pair in self._unordered and pair[::-1] in self._unordered and pair in self._uncorrelated:
+        has_origin = kind == "number" and is_coordinates(pair)
+        is_unrelated = {pair, pair[::-1]} <= self._unordered and pair in self._uncorrelated
+        if is_unrelated and not has_origin:
             return
         both: Mask = ~(np.isnan(columns[left]) | np.isnan(columns[right]))
         if not both.any():
@@ -125,8 +136,10 @@ class Pairs:
         self._add_order(Order(right, left, kind), two, one, where)
         if kind == "number":
             self._add_ratio(pair, one, two, where)
-            if is_coordinates(pair):
-                self.origins.setdefault(pair, Tally()).add((one == 0) & (two == 0), where)
+        if has_origin:
+            origin = self.origins.setdefault(pair, Origin())
+            origin.both += len(where)
+            origin.zero.add((one == 0) & (two == 0), where)
 
     def _add_order(self, new: Order, left: Floats, right: Floats, positions: Positions) -> None:
         pair = (new.left, new.right)

@@ -114,20 +114,17 @@ def _are_opposites(left: Path, right: Path) -> bool:
 
 
 def _origins(pairs: Pairs, rules: RuleList) -> None:
-    for (one, two), tally in pairs.origins.items():
-        if tally.count < 2 or EACH in one:
+    for (one, two), origin in pairs.origins.items():
+        if origin.zero.count < 2 or EACH in one:
             continue
         left, right = (_member(path) for path in (one, two))
         proposal = Proposal(
             "",
             one,
             "coordinates 0,0 lie in the Gulf of Guinea, and are written for an unknown place",
-            support=max(
-                (order.both for pair, order in pairs.orders.items() if set(pair) == {one, two}),
-                default=tally.count,
-            ),
-            exceptions=tally.count,
-            first=tuple(tally.first),
+            support=origin.both,
+            exceptions=origin.zero.count,
+            first=tuple(origin.zero.first),
         )
         rule = {
             "kind": "cel",
@@ -349,7 +346,7 @@ def _member(path: Path) -> str:
     text = "this"
     for step in path:
         is_plain = step.isidentifier() and step.isascii() and step not in _WORDS_OF_CEL
-        text += f".{step}" if is_plain else f"[{json.dumps(step)}]"
+        text += f".{step}" if is_plain else f"[{json.dumps(step, ensure_ascii=False)}]"
     return text
 
 

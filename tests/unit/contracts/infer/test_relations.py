@@ -162,3 +162,27 @@ def test_a_rule_that_does_not_compile_is_a_comment() -> None:
     assert found.evaluation.records > 0
     text = contract_text(found, source="a test", schema_file="s.avsc", places=str)
     assert "  # - id: at-is-listed" in text.splitlines()
+
+
+@pytest.mark.parametrize("names", [("lat", "lon"), ("🏠_lat", "🏠_lon")])
+@pytest.mark.parametrize("parts", [1, 3])
+def test_coordinates_that_do_not_correlate_are_counted(names: tuple[str, str], parts: int) -> None:
+    """Neither is usually the larger one, so their order and their ratio are dropped early."""
+    chance = np.random.default_rng(1)
+    columns = {name: chance.uniform(-80, 80, 12_000) for name in names}
+    for name in names:
+        columns[name][np.arange(0, 12_000, 200)] = 0
+    inferences = [Inference() for _ in range(parts)]
+    for index, batch in enumerate(pa.table(columns).to_batches(1_000)):
+        inferences[index % parts].add(batch, np.arange(1_000 * index, 1_000 * index + 1_000))
+    for other in inferences[1:]:
+        inferences[0].merge(other)
+    found = inferences[0].finish("test.records")
+    (known,) = named(found, "lat-and-lon-are-known")
+    assert known.is_enforced
+    assert known.exceptions + known.held_back == 60
+    assert known.support == found.records - found.evaluation.records
+    plan = compile_plan(DataContract.model_validate(found.document))
+    records = [dict.fromkeys(names, 0), dict(zip(names, (0, 5), strict=True))]
+    judged = plan.judge(pa.array([orjson.dumps(each) for each in records], pa.large_binary()))
+    assert [each == 0 for each in judged.field("disposition").to_pylist()] == [False, True]
