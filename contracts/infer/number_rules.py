@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -194,7 +195,7 @@ def _bounds(field: FieldProfile, low: float, high: float) -> tuple[dict[str, Any
         return bounds, "; ".join(because), None if field.numbers.count >= 100 else "few values"
     usual = float(np.quantile(sample, 0.99))
     if high <= 3 * max(usual, 0) and field.numbers.counts.is_complete:
-        bounds["maximum"] = nice_above(high + 0.5 * (high - max(low, 0)))
+        bounds["maximum"] = nice_above(max(high, min(high + 0.5 * (high - max(low, 0)), sys.float_info.max)))
         because.append("the maximum leaves room above the largest value, by half of their span")
     return bounds, "; ".join(because), None
 
@@ -243,7 +244,7 @@ def plain_number(value: float) -> int | float:
 
 
 def nice_above(value: float) -> int | float:
-    """Return a round number at or above a positive value, such as 120 for 104.2."""
+    """Return a round number at or above a positive value, such as 120 for 104.2; the value if there is none."""
     scale = 10.0 ** math.floor(math.log10(value))
-    found = next(step * scale for step in _STEPS if step * scale >= value * (1 - 1e-12))
-    return plain_number(round(found, 12))
+    steps = (float(f"{step * scale:.12g}") for step in _STEPS)
+    return plain_number(next((each for each in steps if value <= each < math.inf), value))

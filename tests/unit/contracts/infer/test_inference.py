@@ -364,10 +364,37 @@ def test_deep_and_long_values_are_bounded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "expected"), [(104.2, 120), (1, 1), (0.31, 0.4), (7_000, 8_000), (155, 200)]
+    ("value", "expected"),
+    [
+        (104.2, 120),
+        (1, 1),
+        (0.31, 0.4),
+        (0.3, 0.3),
+        (7_000, 8_000),
+        (155, 200),
+        (1.5e-13, 1.5e-13),
+        (1.6e-13, 2e-13),
+        (6e-5, 6e-5),
+        (1.2000000000001, 1.5),
+        (10**17 + 1, 1.2e17),
+        (5e-324, 5e-324),
+        (1.7e308, 1.7e308),
+    ],
 )
 def test_bounds_are_round_numbers(value: float, expected: float) -> None:
     assert nice_above(value) == expected
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[1e-13, 1.5e-13], [0.0, 3e-300], [1.2000000000001], [10**17 + 1], [1.7e308, 1.75e308], [1e-320, 2e-320]],
+    ids=str,
+)
+def test_a_range_allows_the_values_that_it_was_made_from(values: list[Any]) -> None:
+    found = inferred([{"share": values[index % len(values)]} for index in range(2_000)])
+    (rule,) = rules(found, "range", "/share")
+    assert rule["maximum"] >= max(values)
+    assert all(accepts(found, {"share": each}) for each in values)
 
 
 @pytest.mark.parametrize(("least", "most"), [(1e300, 1.7e308), (5e-324, 1.7e308), (1e-320, 1e-310)])
