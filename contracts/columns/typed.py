@@ -277,7 +277,8 @@ def derived_type(found: FieldType, *, formats_hold: bool) -> str:
     if found.decimal is not None:
         precision, scale = found.decimal
         return f"decimal({precision},{scale})" if precision <= _MAX_PRECISION else "json"
-    if len(found.times) == 1 and (types == {"integer"} or (types == {"string"} and formats_hold)):
+    is_time = types == {"integer"} or (types == {"string"} and formats_hold and not found.is_mixed)
+    if len(found.times) == 1 and is_time:
         time = next(iter(found.times)).removesuffix("-millis").removesuffix("-micros").removesuffix("-nanos")
         if time in _TIME_TYPES:
             return _TIME_TYPES[time]

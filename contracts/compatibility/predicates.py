@@ -318,7 +318,7 @@ def _of_field(form: FieldForm, found: FieldType, domain: Domain) -> OfField | Ne
 
 def domain_of(found: FieldType, *, fits: bool) -> Domain:
     """Return the domain of a field; without `fits`, of records that may not fit the schema."""
-    return Domain(order_of_times(found), fits and "number" not in found.types)
+    return Domain(order_of_times(found), fits and "number" not in found.possible)
 
 
 def implied(predicate: Predicate, others: Iterable[Predicate]) -> bool:

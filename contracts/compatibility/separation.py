@@ -79,7 +79,7 @@ def values_at(
     spend = _for_nothing if budget is None else budget.spend
     found = judge.fields.find(field) or FieldType()
     if isinstance(judge.contract.schema_, JsonSchema):  # JSON has no bytes, even for a field of any type
-        found = replace(found, types=found.types - {"bytes"})
+        found = replace(found, types=found.possible - {"bytes"})
     times = order_of_times(found)
     values: list[Any] = []
     about = [refused_set(rule) for rule in rules if field in kind_of(rule).fields(rule)]

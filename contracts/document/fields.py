@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, Protocol
 
@@ -20,30 +20,63 @@ class FieldType:
     its strings, or logical types of its integers, that stand for times: `date`, `date-time`, `timestamp-millis` and so
     on. `decimal` is the precision and scale of a decimal, else None. `is_closed` means that an object in the field has
     no members other than those that the schema declares.
+
+    `is_partial` means that only some alternatives declare the field: a record that fits another one may hold any value.
+    `is_mixed` means that strings of the field need not have a format of `times`.
     """
 
     types: frozenset[str] = ANY_TYPE
     times: frozenset[str] = frozenset()
     decimal: tuple[int, int] | None = None
     is_closed: bool = False
+    is_partial: bool = False
+    is_mixed: bool = False
+
+    @property
+    def possible(self) -> frozenset[str]:
+        """Return the types of all values that records may hold, for proofs; `types` are the declared ones."""
+        return ANY_TYPE if self.is_partial else self.types
+
+    @property
+    def is_timed(self) -> bool:
+        """Return whether every string of the field has a format of `times`."""
+        return bool(self.times) and not self.is_mixed
 
     def both(self, other: FieldType) -> FieldType:
-        """Return the type of a field for which both types hold, as in `allOf`."""
+        """Return the type of a field for which both types hold, as in `allOf`.
+
+        A partial type narrows nothing: the value may be in a record that it says nothing about.
+        """
+        if self.is_partial and other.is_partial:
+            return self.either(other)
+        if self.is_partial or other.is_partial:
+            return other._with_formats_of(self) if self.is_partial else self._with_formats_of(other)
+        times = self.times | other.times
         return FieldType(
             _intersection(self.types, other.types),
-            self.times | other.times,
+            times,
             is_closed=self.is_closed or other.is_closed,
+            is_mixed=bool(times) and not (self.is_timed or other.is_timed),
         )
+
+    def _with_formats_of(self, partial: FieldType) -> FieldType:
+        """Return this type, with the formats that a partial type adds for some records."""
+        times = self.times | partial.times
+        return self if self.is_timed else replace(self, times=times, is_mixed=bool(times))
 
     def either(self, other: FieldType) -> FieldType:
         """Return the type of a field for which either type holds, as in `anyOf`."""
         decimals = {each.decimal for each in (self, other) if each.types - {"null"}}
         objects = [each.is_closed for each in (self, other) if "object" in each.types]
+        times = self.times | other.times
+        timed = [each.is_timed for each in (self, other) if each.types & {"string", "integer"}]
         return FieldType(
             self.types | other.types,
-            self.times | other.times,
+            times,
             decimals.pop() if len(decimals) == 1 else None,
             is_closed=bool(objects) and all(objects),
+            is_partial=self.is_partial or other.is_partial,
+            is_mixed=bool(times) and not all(timed),
         )
 
 

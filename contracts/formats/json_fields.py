@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,6 +32,15 @@ _ROOT = "urn:tidegate:schema"
 _DEFINED: Final = frozenset({"$defs", "definitions"})
 """Keywords whose schemas apply to records only through references."""
 _CLOSING = ("additionalProperties", "unevaluatedProperties")
+_DYNAMIC: Final = ("$dynamicRef", "$recursiveRef")
+_BESIDE_REF: Final = "beside $ref"
+_IGNORED: Final = {
+    "/draft-04/": frozenset({_BESIDE_REF, "const", "if", "prefixItems"}),
+    "/draft-06/": frozenset({_BESIDE_REF, "if", "prefixItems"}),
+    "/draft-07/": frozenset({_BESIDE_REF, "prefixItems"}),
+    "/2019-09/": frozenset({"prefixItems"}),
+}
+"""By draft: keywords of later drafts, which restrict nothing; _BESIDE_REF stands for every keyword beside a `$ref`."""
 _TYPE_NAMES = {
     type(None): "null",
     bool: "boolean",
@@ -40,6 +49,9 @@ _TYPE_NAMES = {
     list: "array",
     dict: "object",
 }
+
+_ABSENT: Final = FieldType(frozenset())
+"""The result of a search for a field that no record has, as in an alternative that is closed or null."""
 
 Schema = dict[str, Any] | bool
 """A JSON Schema: an object or a boolean."""
@@ -57,6 +69,7 @@ class JsonFields:
         resource = Resource.from_contents(schema, default_specification=DRAFT202012)
         registry: Registry[Any] = Registry().with_resource(_ROOT, resource)
         self._resolver = registry.resolver(_ROOT)
+        self._ignored = _ignored(schema)
         self._found: dict[str, FieldType | None] = {}
         self._pointers: tuple[str, ...] | None = None
         self._names: frozenset[str] | None = None
@@ -70,12 +83,13 @@ class JsonFields:
         records. Raises ContractError if all lookups together take more than MAX_VISITS visits of schemas.
         """
         if pointer not in self._found:
-            search = _Search(MAX_VISITS - self._visits)
+            search = _Search(MAX_VISITS - self._visits, self._ignored)
             path = tokens(pointer)
             if is_deep(path):
-                self._found[pointer] = search.find_anywhere(self._schema, path[1:], self._resolver)
+                found = search.find_anywhere(self._schema, path[1:], self._resolver)
             else:
-                self._found[pointer] = search.find(self._schema, path, self._resolver)
+                found = search.find(self._schema, path, self._resolver)
+            self._found[pointer] = None if found is _ABSENT else found
             self._visits += search.visits
         return self._found[pointer]
 
@@ -120,6 +134,7 @@ class _Search:
     """One search for a field, with a cache by schema and remaining path."""
 
     budget: int
+    ignored: frozenset[str]
     visits: int = 0
     _known: dict[tuple[int, str, int], FieldType | None] = field(default_factory=dict)
     _within: set[tuple[int, str, int]] = field(default_factory=set)
@@ -127,10 +142,11 @@ class _Search:
     def find(self, schema: Any, path: tuple[str, ...], resolver: Resolver[Any]) -> FieldType | None:
         """Return the type that a schema declares for the member at `path`; None if it declares none.
 
-        Raises ContractError beyond the limits of visits and nesting.
+        _ABSENT if no record that fits the schema has the member. Raises ContractError beyond the limits of visits and
+        nesting.
         """
         if not isinstance(schema, dict):
-            return None if path or schema is False else FieldType()
+            return _ABSENT if schema is False else None if path else FieldType()
         key = (id(schema), base_of(resolver), len(path))
         if key in self._known:
             return self._known[key]
@@ -157,8 +173,9 @@ class _Search:
             self._visit()
             for child in _properties(node, path[0]):
                 each = self.find(child, path[1:], inside)
-                found = each if found is None or each is None else found.either(each)
-            waiting.extend(_all_of(node, inside))
+                if each is not None and each is not _ABSENT:
+                    found = each if found is None else found.either(each)
+            waiting.extend(_referenced(node, inside, REFERENCES))
             waiting.extend((part, inside) for at, part in subschemas(node) if at[0] not in _DEFINED)
         return found
 
@@ -176,30 +193,50 @@ class _Search:
     def _found(
         self, schema: dict[str, Any], path: tuple[str, ...], resolver: Resolver[Any]
     ) -> FieldType | None:
+        schema = self._applied(schema)
         found = self._child(schema, path, resolver) if path else _own_type(schema)
+        if found is None and _excludes(schema, path[0]):
+            found = _ABSENT
         for part, inner in _all_of(schema, resolver):
             found = _both(found, self.find(part, path, inner))
         for branches in _any_of(schema):
             found = _both(found, self._either(branches, path, resolver))
+        # The target depends on the schemas that led here, and may be another one that declares nothing.
+        for part, inner in _referenced(schema, resolver, _DYNAMIC):
+            found = _both(found, self._either([part, True], path, inner))
         return found
+
+    def _applied(self, schema: dict[str, Any]) -> dict[str, Any]:
+        """Return a schema without the keywords that its draft ignores."""
+        if not self.ignored:
+            return schema
+        if _BESIDE_REF in self.ignored and isinstance(schema.get("$ref"), str):
+            return {"$ref": schema["$ref"]}
+        return {keyword: value for keyword, value in schema.items() if keyword not in self.ignored}
 
     def _child(
         self, schema: dict[str, Any], path: tuple[str, ...], resolver: Resolver[Any]
     ) -> FieldType | None:
         first, rest = path[0], path[1:]
-        found: FieldType | None = None
-        for child in _children(schema, first):
-            found = _both(found, self.find(child, rest, resolver))
+        member: FieldType | None = None
+        for child in _members(schema, first):
+            member = _both(member, self.find(child, rest, resolver))
+        if not _may_be_index(first):
+            return member
+        leading, further = _items(schema)
         if first == "*":  # any element of the array has one of the types that are declared for elements
-            found = _both(found, self._either(_items(schema), rest, resolver))
-        return found
+            items = [*leading, *(further or [True])] if leading else further
+        else:
+            items = leading[int(first) : int(first) + 1] or further
+        element = self._either(items, rest, resolver) if items else None
+        types = _own_type(schema).types
+        holders = ((member, "object"), (element, "array"))
+        return _either([each for each, holder in holders if each is not None or holder in types])
 
     def _either(
         self, schemas: Iterable[Any], path: tuple[str, ...], resolver: Resolver[Any]
     ) -> FieldType | None:
-        found = (self.find(schema, path, resolver) for schema in schemas)
-        known = [each for each in found if each is not None]
-        return reduce(FieldType.either, known) if known else None
+        return _either([self.find(schema, path, resolver) for schema in schemas])
 
 
 def _declared(schema: Any, resolver: Resolver[Any]) -> Iterator[tuple[str, Any, Resolver[Any]]]:
@@ -221,36 +258,76 @@ def _declared(schema: Any, resolver: Resolver[Any]) -> Iterator[tuple[str, Any, 
 
 def _beside(schema: dict[str, Any], resolver: Resolver[Any]) -> Iterator[tuple[Any, Resolver[Any]]]:
     yield from _all_of(schema, resolver)
+    yield from _referenced(schema, resolver, _DYNAMIC)
     for branches in _any_of(schema):
         yield from ((branch, resolver) for branch in branches)
 
 
 def _all_of(schema: dict[str, Any], resolver: Resolver[Any]) -> Iterator[tuple[Any, Resolver[Any]]]:
-    for keyword in REFERENCES:
+    yield from _referenced(schema, resolver, ("$ref",))
+    for part in schema.get("allOf", ()):
+        yield part, resolver
+
+
+def _referenced(
+    schema: dict[str, Any], resolver: Resolver[Any], keywords: Iterable[str]
+) -> Iterator[tuple[Any, Resolver[Any]]]:
+    for keyword in keywords:
         if isinstance(schema.get(keyword), str):
             try:
                 resolved = resolver.lookup(schema[keyword])
             except Unresolvable:
                 continue
             yield resolved.contents, resolved.resolver
-    for part in schema.get("allOf", ()):
-        yield part, resolver
 
 
 def _any_of(schema: dict[str, Any]) -> Iterator[list[Any]]:
     for keyword in ("anyOf", "oneOf"):
         if isinstance(schema.get(keyword), list):
             yield schema[keyword]
-    conditional = [schema[keyword] for keyword in ("then", "else") if keyword in schema]
-    dependent = [*schema.get("dependentSchemas", {}).values()]
-    for branch in (*conditional, *dependent):
-        yield [branch]
+    if "then" in schema or "else" in schema:
+        # Without `if`, neither of the two applies to any record.
+        yield [schema.get("then", True), schema.get("else", True), *([] if "if" in schema else [True])]
+    for branch in schema.get("dependentSchemas", {}).values():
+        yield [branch, True]
 
 
 def _both(one: FieldType | None, other: FieldType | None) -> FieldType | None:
     if one is None or other is None:
         return one or other
+    if one is _ABSENT or other is _ABSENT:  # closing keywords do not see what is declared beside them
+        return other if one is _ABSENT else one
     return one.both(other)
+
+
+def _ignored(schema: Schema) -> frozenset[str]:
+    written = str(schema.get("$schema")) if isinstance(schema, dict) else ""
+    return next((ignored for draft, ignored in _IGNORED.items() if draft in written), frozenset())
+
+
+def _either(found: Iterable[FieldType | None]) -> FieldType | None:
+    """Return the type of a field in records that fit one of several alternatives, from its type in each.
+
+    It is partial if an alternative declares nothing, because a record that fits it may hold any value.
+    """
+    possible = [each for each in found if each is not _ABSENT]
+    known = [each for each in possible if each is not None]
+    if not known:
+        return None if possible else _ABSENT
+    either = reduce(FieldType.either, known)
+    return either if len(known) == len(possible) else replace(either, is_closed=False, is_partial=True)
+
+
+def _excludes(schema: dict[str, Any], name: str) -> bool:
+    """Return whether no value that fits a schema has the member `name`, which the schema itself does not declare."""
+    if isinstance(schema.get("$ref"), str):  # up to draft 7, other keywords beside `$ref` are ignored
+        return False
+    types = _own_type(schema).types
+    if _may_be_index(name):
+        return not types & {"array", "object"}
+    # Python cannot read every pattern, so that one of them may declare the member.
+    is_closed = schema.get("additionalProperties") is False and not schema.get("patternProperties")
+    return is_closed or "object" not in types
 
 
 def _own_type(schema: dict[str, Any]) -> FieldType:
@@ -272,16 +349,14 @@ def _type_name(value: Any) -> str:
     return _TYPE_NAMES[type(value)]
 
 
-def _children(schema: dict[str, Any], name: str) -> Iterator[Any]:
-    """Yield the subschemas that a schema itself applies to its member `name`."""
+def _members(schema: dict[str, Any], name: str) -> Iterator[Any]:
+    """Yield the subschemas that a schema itself applies to the member `name` of an object."""
     named = list(_properties(schema, name))
     yield from named
     # A schema for `additionalProperties` declares a map; `{}` and `true` only leave the object open.
     others = schema.get("additionalProperties")
     if not named and isinstance(others, dict) and others:
         yield others
-    if name.isascii() and name.isdigit():
-        yield from _item(schema, int(name))
 
 
 def _properties(schema: dict[str, Any], name: str) -> Iterator[Any]:
@@ -293,23 +368,16 @@ def _properties(schema: dict[str, Any], name: str) -> Iterator[Any]:
             yield child
 
 
-def _item(schema: dict[str, Any], index: int) -> Iterator[Any]:
+def _items(schema: dict[str, Any]) -> tuple[list[Any], list[Any]]:
+    """Return the subschemas for the first elements of an array, and the one for all further ones, if there is one."""
     items = schema.get("items")
     leading = schema.get("prefixItems", items if isinstance(items, list) else [])
-    rest = schema.get("additionalItems") if isinstance(items, list) else items
-    if index < len(leading):
-        yield leading[index]
-    elif rest is not None:
-        yield rest
+    further = schema.get("additionalItems") if isinstance(items, list) else items
+    return leading, [] if further is None else [further]
 
 
-def _items(schema: dict[str, Any]) -> Iterator[Any]:
-    """Yield the subschemas for elements of an array, of which one applies to each element."""
-    items = schema.get("items")
-    yield from schema.get("prefixItems", items if isinstance(items, list) else [])
-    rest = schema.get("additionalItems") if isinstance(items, list) else items
-    if rest is not None and rest is not False:
-        yield rest
+def _may_be_index(name: str) -> bool:
+    return name == "*" or (name.isascii() and name.isdigit())
 
 
 def _matches(pattern: str, name: str) -> bool:
