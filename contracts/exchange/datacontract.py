@@ -68,7 +68,12 @@ _CONVERTED: Final = {
     "references": "relationships",
 }
 """Where a key of a field is in the standard, if not under the same name."""
-_OF_TYPE: Final[dict[str, set[type]]] = {"string": {str}, "boolean": {bool}, "integer": {int}, "number": {int, float}}
+_OF_TYPE: Final[dict[str, set[type]]] = {
+    "string": {str},
+    "boolean": {bool},
+    "integer": {int},
+    "number": {int, float},
+}
 """The Python types of the values of a logical type."""
 
 
