@@ -29,6 +29,7 @@ from tidegate.contracts.rules.values import (
     INSTANTS,
     NUMBERS,
     Order,
+    is_large,
     number_of,
     order_of,
     order_of_durations,
@@ -122,10 +123,12 @@ class _Source:
             variable, values = _count(variable, order), tuple(order.parse(value) for value in values)
         elif order not in {None, DATES}:
             return None
+        # Equality with a large double is not exact, so that only integers are compared here.
+        only_ints = f"type({variable}) is int and " if kinds == {int} and any(map(is_large, values)) else ""
         if len(values) <= _FEW_VALUES:  # comparing is faster than hashing
             comparison, and_or = ("!=", " and ") if word == "not in" else ("==", " or ")
-            return f"({and_or.join(f'{variable} {comparison} {self._bind(value)}' for value in values)})"
-        return f"{variable} {word} {self._bind(frozenset(values))}"
+            return f"{only_ints}({and_or.join(f'{variable} {comparison} {self._bind(value)}' for value in values)})"
+        return f"{only_ints}{variable} {word} {self._bind(frozenset(values))}"
 
     def _range(self, rule: Range, variable: str, fields: SchemaFields) -> str | None:
         limits = rule.limits
@@ -134,12 +137,12 @@ class _Source:
             return None
         if not limits.keys() & set(AMOUNT_BOUNDS):
             return self._times(found, limits, variable, path)
-        if found.times:
-            return None
         limits = {name: number_of(limit) for name, limit in limits.items()}
-        if any(isinstance(limit, Decimal) for limit in limits.values()):
+        if found.times or any(isinstance(limit, Decimal) for limit in limits.values()):
             return None
         types = self._types(path)
+        if any(map(is_large, limits.values())):  # comparing with a large double is not exact
+            return f"type({variable}) is int and {self._compared(variable, limits)}"
         if (
             types == _INT_OR_DOUBLE
         ):  # usually a double, which Python compares faster with a double than with an int

@@ -143,7 +143,24 @@ def is_nan(number: float | Decimal) -> bool:
 
 def native(number: float) -> int | float:
     """Return a number of a contract in the type that compares exactly with ints, and with floats below 2^53."""
-    return int(exact(number)) if exact(number) == int(number) else number
+    whole = int(exact(number))
+    return whole if exact(number) == whole else number
+
+
+def is_large(number: float | Decimal) -> bool:
+    """Return whether doubles of the size of a number have other values than the decimals that they stand for."""
+    return abs(number) >= _DOUBLE_IS_EXACT
+
+
+def _comparable_double(number: float) -> int | float | None:
+    """Return what equals the double that stands for a number of a contract; None if no double does."""
+    if not is_large(number):
+        return number
+    try:
+        double = float(number)
+    except OverflowError:
+        return None
+    return double if exact(double) == number else None
 
 
 def number_key(value: Any) -> int | float | Decimal | None:
@@ -387,7 +404,7 @@ def _entries(value: Scalar, found: FieldType, place: str, scope: Scope) -> list[
             number = native(value)
             types = {"number", "integer"} if isinstance(number, int) else {"number"}
             scope.expect(found, frozenset(types), "this number", place)
-            return [(int, number), (float, number), (Decimal, exact(number))]
+            return [(int, number), (float, _comparable_double(number)), (Decimal, exact(number))]
 
 
 def _among(listed: dict[type, frozenset[Any]]) -> Member:

@@ -25,6 +25,7 @@ from tidegate.contracts.rules.values import (
     Key,
     Order,
     exact,
+    is_large,
     is_nan,
     order_of,
     order_of_moments,
@@ -150,10 +151,10 @@ def _any_disorder(keys: tuple[Key, ...], in_order: Test, *, absent: bool) -> Cal
 
 
 def _compare(holds: Test, one: Any, other: Any) -> bool:
-    """Return whether `holds` is true for the exact values; Python would compare a Decimal with a float in binary."""
+    """Return whether `holds` is true for the exact values; Python would compare a float with others in binary."""
     if is_nan(one) or is_nan(other):
         return False
-    if type(one) is not type(other) and Decimal in (type(one), type(other)):
+    if type(one) is not type(other) and (Decimal in (type(one), type(other)) or is_large(one)):
         return holds(exact(one), exact(other))
     return holds(one, other)
 

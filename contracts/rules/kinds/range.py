@@ -17,6 +17,7 @@ from tidegate.contracts.rules.values import (
     NUMBERS,
     Order,
     exact,
+    is_large,
     is_nan,
     number_of,
     order_of,
@@ -229,7 +230,7 @@ def _outside_numbers(
 ) -> Callable[[Any], bool]:
     tests = [(LIMITS[name].holds, limit) for name, limit in limits.items()]
     exact_tests = [(LIMITS[name].holds, exact(limit)) for name, limit in limits.items()]
-    if any(isinstance(limit, Decimal) for limit in limits.values()):
+    if any(isinstance(limit, Decimal) or is_large(limit) for limit in limits.values()):
 
         def breaks_exactly(value: Any) -> bool:
             kind = type(value)
