@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TypeVar
 
-from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.gateway.access.authentication import Authenticator
 from tidegate.gateway.access.denials import DenialAudit, Denials
@@ -39,7 +38,7 @@ from tidegate.gateway.streams.marks import StreamHistory
 from tidegate.gateway.streams.metrics import StreamMetrics
 from tidegate.gateway.streams.problem_watch import ProblemWatch, summary_of
 from tidegate.gateway.streams.problems import ProblemService
-from tidegate.gateway.streams.quarantine import QuarantineReader, Reveals
+from tidegate.gateway.streams.quarantine import NoBroker, QuarantineReader, Reveals
 from tidegate.gateway.streams.quarantine_index.ingestion import QuarantineIngestion
 from tidegate.gateway.streams.quarantine_index.reading import QuarantineIndex
 from tidegate.gateway.streams.quarantine_records import RecordMasking
@@ -290,5 +289,5 @@ class Factory:
 
 def _with_broker(service: T | None) -> T:
     if service is None:
-        raise Unavailable("the gateway knows no broker: start it with TIDEGATE_BOOTSTRAP_SERVERS set")
+        raise NoBroker
     return service

@@ -345,7 +345,7 @@ class JobSettings(RegistrySettings):
         description="How long an instance that runs a stream may be silent before another one with the same settings takes the stream over. 0: no lease, a second instance takes over at once.",
     )
     heartbeat_seconds: float = Field(
-        default=10.0, gt=0, description="Pause between heartbeats, which bring what the gateway asks for."
+        default=10.0, gt=0, description="Pause between heartbeats, which bring what the registry asks for."
     )
     watchdog_seconds: float = Field(
         default=600.0, gt=0, description="How long one batch may take before the job logs that it is slow."

@@ -83,7 +83,7 @@ def demo(
                         # The terminal may have been closed.
                         with suppress(OSError):
                             screen.close()
-                            out.print("stopping job, gateway and broker")
+                            out.print("stopping job, registry and broker")
                         raise
         except KeyboardInterrupt:
             if finished is None:

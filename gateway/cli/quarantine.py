@@ -150,8 +150,8 @@ def list_records(  # noqa: PLR0913 - one parameter for each option
       tidegate quarantine list hospital.admissions --rule age-is-known
       tidegate quarantine list hospital.admissions --since 2026-07-01T12:00:00Z
 
-    Exit codes: 0 listed; 2 unknown stream, or an invalid filter; 3 the registry
-    or its broker does not answer; 7 no permission.
+    Exit codes: 0 listed; 2 unknown stream, an invalid filter, or the registry
+    knows no broker; 3 the registry or its broker does not answer; 7 no permission.
     """
     wanted = Filter(problem, rule, field, version, since, until, again)
     shown = total = 0
@@ -179,8 +179,8 @@ def show(
       tidegate quarantine show hospital.admissions 0/4711
       tidegate quarantine show hospital.admissions 0/4711 --format json
 
-    Exit codes: 0 shown; 2 unknown stream or record; 3 the registry or its broker
-    does not answer; 7 no permission.
+    Exit codes: 0 shown; 2 unknown stream or record, or the registry knows no
+    broker; 3 the registry or its broker does not answer; 7 no permission.
     """
     partition, separator, offset = position.partition("/")
     if not (separator and partition.isdecimal() and offset.isdecimal()):
@@ -221,9 +221,9 @@ def export(  # noqa: PLR0913 - one parameter for each option
       tidegate quarantine export hospital.admissions --format csv -o refused.csv
       tidegate quarantine export hospital.admissions --rule age-is-known | jq .key
 
-    Exit codes: 0 written; 2 unknown stream, an invalid filter, or a file that
-    cannot be written; 3 the registry or its broker does not answer; 7 no
-    permission.
+    Exit codes: 0 written; 2 unknown stream, an invalid filter, a file that cannot
+    be written, or the registry knows no broker; 3 the registry or its broker does
+    not answer; 7 no permission.
     """
     if export_format == "parquet" and output is None and sys.stdout.isatty():
         raise typer.BadParameter("a Parquet file cannot be shown on a terminal: give a file with --output")

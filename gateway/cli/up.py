@@ -80,7 +80,7 @@ def up(  # noqa: PLR0913 - one parameter for each option
 ) -> None:
     """Run broker, registry and enforcement on this machine.
 
-    Starts a Kafka broker, the gateway and the streaming job, without Docker and
+    Starts a Kafka broker, the registry and the streaming job, without Docker and
     without root, until Ctrl-C. All ports are on loopback. Stopping ends all
     processes; the next start continues from the saved state. Contracts that are
     published while it runs are enforced without a restart.
@@ -125,7 +125,7 @@ def up(  # noqa: PLR0913 - one parameter for each option
                 except KeyboardInterrupt:
                     # The terminal may have been closed.
                     with suppress(OSError):
-                        out.print("stopping job, gateway and broker")
+                        out.print("stopping job, registry and broker")
                     raise
         except KeyboardInterrupt:
             raise typer.Exit(ExitCode.OK if is_ready else ExitCode.INTERRUPTED) from None

@@ -47,6 +47,7 @@ M = TypeVar("M", bound=BaseModel)
 
 _TIMEOUT_SECONDS = 30.0
 _MOST_BATCHES = 10_000
+_NO_BROKER = "urn:tidegate:problem:no-broker"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -346,6 +347,8 @@ class RegistryClient:
             return ContractError(tuple(loaded.locate(problem) for problem in problems))
         if answer.status == HTTPStatus.CONFLICT:
             return ConflictError(detail)
+        if body.get("type") == _NO_BROKER:
+            return SettingsError(f"{self.url}: {detail}")
         if answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             return Unavailable(f"the registry at {self.url} failed ({answer.status}): {detail}")
         return self._turned_away(answer.status, detail)

@@ -166,7 +166,9 @@ def _memory() -> Finding:
     found = f"{memory.available / 2**30:.1f} of {memory.total / 2**30:.1f} GiB available"
     if memory.available < _MEMORY_BYTES:
         return Finding(
-            "memory", found, f"broker, job and gateway need {_MEMORY_BYTES // 2**30} GiB: stop other programs"
+            "memory",
+            found,
+            f"broker, job and registry need {_MEMORY_BYTES // 2**30} GiB: stop other programs",
         )
     return Finding("memory", found)
 

@@ -257,7 +257,7 @@ class Runtime:
             code = child.exit_code()
             if code is not None:
                 error = StreamStopped if code == ExitCode.STOPPED else Unavailable
-                raise error(f"the {name} ended (exit {code})\nEnd of {child.log}:\n{child.tail(15)}")
+                raise error(f"the {_words(name)} ended (exit {code})\nEnd of {child.log}:\n{child.tail(15)}")
 
     def _start(self, name: str, arguments: list[str], environment: dict[str, str]) -> None:
         self._started[name] = time.monotonic()
@@ -290,4 +290,9 @@ class Runtime:
 
     def _silent(self, name: str, seconds: int) -> str:
         child = self._children[name]
-        return f"the {name} was not ready within {seconds} s\nEnd of {child.log}:\n{child.tail(15)}"
+        return f"the {_words(name)} was not ready within {seconds} s\nEnd of {child.log}:\n{child.tail(15)}"
+
+
+def _words(name: str) -> str:
+    """Return the name of a process for messages."""
+    return "registry" if name == "gateway" else name

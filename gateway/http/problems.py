@@ -41,6 +41,7 @@ from tidegate.gateway.registry.approvals import NotApproved
 from tidegate.gateway.registry.changes import BreakingChange
 from tidegate.gateway.storage.database import UnstorableText
 from tidegate.gateway.storage.subjects import IdsUsedUp
+from tidegate.gateway.streams.quarantine import NoBroker
 
 MEDIA_TYPE = "application/problem+json"
 _RETRY_AFTER_SECONDS = 2
@@ -85,6 +86,7 @@ _KINDS: Mapping[type[TidegateError], _Kind] = {
     BreakingChange: _Kind(409, "breaking-change", "The change breaks what is enforced"),
     StreamStopped: _Kind(409, "stream-stopped", "The stream is stopped"),
     Unavailable: _Kind(503, "unavailable", "Something that the registry needs does not answer"),
+    NoBroker: _Kind(503, "no-broker", "The registry knows no Kafka broker"),
     SettingsError: _Kind(500, "settings", "The registry is not set up for this"),
     Unauthenticated: _Kind(401, "unauthenticated", "The registry does not know who asks"),
     Forbidden: _Kind(403, "forbidden", "This is not allowed"),

@@ -52,8 +52,17 @@ GIVE_UP_AFTER = timedelta(seconds=4)
 QUIET_AFTER_FAILURE = timedelta(seconds=5)
 """How long an unreachable broker is not asked again, so that pages load immediately during an outage."""
 
+_NO_BROKER = "the registry knows no Kafka broker: start it with TIDEGATE_BOOTSTRAP_SERVERS set"
+
 _Window = dict[int, tuple[int, int]]
 """Partition to (first offset, offset after the last)."""
+
+
+class NoBroker(Unavailable):
+    """A request that needs Kafka, to a registry without brokers: asking again does not help."""
+
+    def __init__(self, message: str = _NO_BROKER) -> None:
+        super().__init__(message)
 
 
 @dataclass(frozen=True, slots=True)

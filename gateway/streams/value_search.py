@@ -17,7 +17,7 @@ import structlog
 
 from tidegate.contracts.crash import described
 from tidegate.contracts.document.terms import subject_of
-from tidegate.contracts.errors import NotFoundError, Unavailable
+from tidegate.contracts.errors import NotFoundError
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
 from tidegate.gateway.access.limits import Places
 from tidegate.gateway.access.principal import Principal, require
@@ -25,7 +25,7 @@ from tidegate.gateway.registry.subject_scope import subject_of_contract, topic_o
 from tidegate.gateway.storage.audit_chain import Change, content_hash
 from tidegate.gateway.storage.database import Database
 from tidegate.gateway.storage.value_searches import StoredSearch
-from tidegate.gateway.streams.quarantine import ROLE, Origin, QuarantinedRecord, QuarantineReader
+from tidegate.gateway.streams.quarantine import ROLE, NoBroker, Origin, QuarantinedRecord, QuarantineReader
 from tidegate.gateway.streams.quarantine_index.filters import QuarantineFilter
 from tidegate.gateway.streams.quarantine_index.positions import FrozenPositions
 from tidegate.gateway.streams.quarantine_index.reading import QuarantineIndex
@@ -90,7 +90,7 @@ class ValueSearches:
         Unavailable, and TooManyRequests if a search of this person, or MOST_AT_ONCE searches, are running.
         """
         if self._kafka is None:
-            raise Unavailable("the gateway knows no broker: start it with TIDEGATE_BOOTSTRAP_SERVERS set")
+            raise NoBroker
         positions = QuarantineIndex(self._database, self._now).positions(stream, wanted)
         self._places.take(by)
         try:

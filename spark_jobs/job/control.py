@@ -124,7 +124,7 @@ class RegistryControl:
         except (httpx.HTTPError, Unavailable) as error:
             if self._known is None:
                 raise Unavailable(
-                    f"the gateway does not say whether {self._stream} is paused: {error}"
+                    f"the registry does not say whether {self._stream} is paused: {error}"
                 ) from error
             log.warning("control_unknown", stream=self._stream, state=self._known.state, error=str(error))
         assert self._known is not None  # noqa: S101 - set by _ask, or raised above
@@ -232,7 +232,7 @@ class RegistryControl:
     def _require_decisions(self, control: StreamControl, known: int) -> None:
         if control.revision < known:
             raise StreamStopped(
-                f"the gateway knows {control.revision} decisions about {self._stream}, and told its job of {known}: its "
+                f"the registry knows {control.revision} decisions about {self._stream}, and told its job of {known}: its "
                 "database was restored or replaced. Pause, resume, or set records aside as before; then continue with "
                 f"tidegate resume {self._stream} --decisions {known}, and start the stream"
             )
@@ -253,7 +253,7 @@ class RegistryControl:
             return False
         if not answer.is_success:
             raise StreamStopped(
-                f"{self._unsent.sentence}. The gateway refused the report ({answer.status}): give the job a key "
+                f"{self._unsent.sentence}. The registry refused the report ({answer.status}): give the job a key "
                 f"that may publish {self._stream}, and start again"
             )
         self._unsent = None
@@ -263,8 +263,8 @@ class RegistryControl:
         lacking = not_obeyed(answer.document)
         if lacking:
             raise StreamStopped(
-                f"the gateway requires of the job of {self._stream} what this release cannot do ({', '.join(lacking)}): "
-                "upgrade the job, or take the decision back at the gateway"
+                f"the registry requires of the job of {self._stream} what this release cannot do ({', '.join(lacking)}): "
+                "upgrade the job, or take the decision back at the registry"
             )
         try:
             return answer.read(StreamControl)

@@ -174,7 +174,7 @@ def test_a_job_and_a_gateway_of_neighbouring_releases_work_together(
         state = meet(3)["state"]
     if (job, gateway) == ("this", "next"):
         assert state.startswith(
-            "StreamStopped: the gateway requires of the job of hospital.admissions what this"
+            "StreamStopped: the registry requires of the job of hospital.admissions what this"
         )
         assert "(drain): upgrade the job" in state
     else:

@@ -213,7 +213,7 @@ def test_a_part_that_dies_is_named_with_its_log_and_takes_the_rest_along(up: Sta
     os.kill(record["pid"], signal.SIGKILL)
     code, output = run.end()
     assert code == 3
-    assert f"error: the gateway ended (exit -9)\nEnd of {run.state}/logs/gateway.log:\n" in output
+    assert f"error: the registry ended (exit -9)\nEnd of {run.state}/logs/gateway.log:\n" in output
     assert "registry_listening" in output
     assert run.living() == []
 

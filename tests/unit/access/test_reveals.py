@@ -46,7 +46,7 @@ def test_a_role_below_approver_of_the_subject_reveals_nothing(hire: Hire, factor
 def test_an_approver_is_let_through_to_the_broker(hire: Hire) -> None:
     answer = asked(hire("approver:hospital."))
     assert answer.status_code == 503
-    assert "The gateway knows no broker" in answer.text
+    assert "The registry knows no Kafka broker" in answer.text
 
 
 @pytest.mark.usefixtures("registry")

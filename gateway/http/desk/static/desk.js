@@ -86,7 +86,7 @@ async function refresh() {
   if (!main || document.hidden) return;
   try {
     const { ok, page } = await fetched(location.href);
-    if (!ok) throw new Error("the gateway answered with an error");
+    if (!ok) throw new Error("the registry answered with an error");
     const same = [...page.querySelectorAll("[data-swap], table[data-keys]")];
     if (Boolean(page.querySelector("#streams")) !== Boolean(document.querySelector("#streams"))) return location.reload();
     for (const fresh of same) {
@@ -121,7 +121,7 @@ async function loadFragment(holder) {
     if (holder.getAttribute("aria-busy") !== "true") return;
     fresh = document.createElement("p");
     fresh.className = "empty-line";
-    fresh.textContent = "The gateway does not answer. This is tried again by itself.";
+    fresh.textContent = "The registry does not answer. This is tried again by itself.";
     holder.replaceChildren(fresh);
     return;
   }
