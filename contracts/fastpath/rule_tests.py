@@ -124,7 +124,8 @@ class _Source:
         elif order not in {None, DATES}:
             return None
         # Equality with a large double is not exact, so that only integers are compared here.
-        only_ints = f"type({variable}) is int and " if kinds == {int} and any(map(is_large, values)) else ""
+        has_large = kinds == {int} and any(isinstance(value, int) and is_large(value) for value in values)
+        only_ints = f"type({variable}) is int and " if has_large else ""
         if len(values) <= _FEW_VALUES:  # comparing is faster than hashing
             comparison, and_or = ("!=", " and ") if word == "not in" else ("==", " or ")
             return f"{only_ints}({and_or.join(f'{variable} {comparison} {self._bind(value)}' for value in values)})"

@@ -149,7 +149,7 @@ def native(number: float) -> int | float:
 
 def is_large(number: float | Decimal) -> bool:
     """Return whether doubles of the size of a number have other values than the decimals that they stand for."""
-    return abs(number) >= _DOUBLE_IS_EXACT
+    return not -_DOUBLE_IS_EXACT < number < _DOUBLE_IS_EXACT
 
 
 def _comparable_double(number: float) -> int | float | None:
