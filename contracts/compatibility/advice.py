@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tidegate.contracts.document.fields import tokens, value_at
+from tidegate.contracts.formats.json_fields import JsonFields
 from tidegate.contracts.inclusion.answer import Difference, Outcome
+from tidegate.contracts.rules.places import EACH
 
 _OPEN: Final = (
     "the object is open, so earlier records may have anything there: raise the major version (one that closes the "
@@ -22,23 +24,34 @@ _DEFAULT: Final = (
 )
 
 
-def advice_about(difference: Difference, new: Any) -> str | None:
-    """Return advice about a difference, or None; `new` is the new schema, which must accept earlier records."""
+def advice_about(difference: Difference, old: Any, new: Any) -> str | None:
+    """Return advice about a difference, or None; `new` is the new schema, which must accept records of the `old` one."""
     if difference.outcome is Outcome.PROVEN:
         return None
-    if is_declared_now(difference):
+    if is_declared_now(difference, old):
         return _OPEN
     if difference.code == "schema.required-added" and _has_default(difference, new):
         return _DEFAULT
     return None
 
 
-def is_declared_now(difference: Difference) -> bool:
-    """Return whether the new schema declares a property that was undeclared in an open object."""
+def is_declared_now(difference: Difference, old: Any) -> bool:
+    """Return whether the new schema declares a property that was undeclared in an open object of the old schema.
+
+    A property that the old schema names in any way, as in `required`, is expected in its records.
+    """
     if difference.keyword == "properties":
-        return difference.code == "schema.property-constrained"
-    was_undeclared = difference.old_pointer.endswith("/additionalProperties")
-    return was_undeclared and "/properties/" in difference.new_pointer
+        is_new = difference.code == "schema.property-constrained"
+    else:
+        was_undeclared = difference.old_pointer.endswith("/additionalProperties")
+        is_new = was_undeclared and "/properties/" in difference.new_pointer
+    return is_new and _has_unnamed(tokens(difference.field), JsonFields(old))
+
+
+def _has_unnamed(path: tuple[str, ...], fields: JsonFields) -> bool:
+    """Return whether a property on a path is named nowhere in the schema of its object."""
+    steps = [path[: index + 1] for index, token in enumerate(path) if token != EACH and not token.isdigit()]
+    return any(not fields.mentions(step) for step in steps)
 
 
 def _has_default(difference: Difference, new: Any) -> bool:

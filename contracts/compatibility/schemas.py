@@ -141,10 +141,14 @@ def compare_schemas(base: Judge, candidate: Judge) -> Iterator[Change]:
             asserted = before.formats == "assert", after.formats == "assert"
             pair = json_schema.Pair(*definitions, formats_asserted=asserted)
             for change, difference in _one_way(base, definitions[0], pair.forth, Direction.BACKWARD):
-                if change.breaks and base.contract.undeclared == "ignore" and is_declared_now(difference):
+                if (
+                    change.breaks
+                    and base.contract.undeclared == "ignore"
+                    and is_declared_now(difference, definitions[0])
+                ):
                     yield _assumed(change)
                 else:
-                    yield replace(change, advice=advice_about(difference, definitions[1]))
+                    yield replace(change, advice=advice_about(difference, *definitions))
             yield from (
                 change for change, _ in _one_way(candidate, definitions[1], pair.back, Direction.FORWARD)
             )

@@ -32,6 +32,19 @@ _ROOT = "urn:tidegate:schema"
 _DEFINED: Final = frozenset({"$defs", "definitions"})
 """Keywords whose schemas apply to records only through references."""
 _CLOSING = ("additionalProperties", "unevaluatedProperties")
+_IN_PLACE: Final = frozenset(
+    {"allOf", "anyOf", "dependencies", "dependentSchemas", "else", "if", "not", "oneOf", "then"}
+)
+"""Keywords whose schemas apply to the same value."""
+_OF_MEMBERS: Final = frozenset(
+    {
+        *("additionalItems", "contains", "items", "prefixItems", "unevaluatedItems"),
+        *("additionalProperties", "patternProperties", "unevaluatedProperties"),
+    }
+)
+"""Keywords whose schemas may apply to a member of any name, or to an element."""
+_BY_NAME: Final = ("dependencies", "dependentRequired", "dependentSchemas")
+"""Keywords whose value is an object with names of members."""
 _DYNAMIC: Final = ("$dynamicRef", "$recursiveRef")
 _BESIDE_REF: Final = "beside $ref"
 _IGNORED: Final = {
@@ -104,6 +117,23 @@ class JsonFields:
         if self._names is None:
             self._names = frozenset(_declared_names(self._schema))
         return self._names
+
+    def mentions(self, path: tuple[str, ...]) -> bool:
+        """Return whether a schema that may apply to the object of a member names the member, as in `required`.
+
+        It may also be declared or listed there. Elements of arrays and patterns of names count as any member on the way.
+        """
+        *way, name = path
+        level: list[tuple[Any, Resolver[Any]]] = [(self._schema, self._resolver)]
+        for token in way:
+            nodes = list(_in_place(level))
+            if any(name in _names_in_values(node) for node, _ in nodes):
+                return True
+            level = [(child, inside) for node, inside in nodes for child in _inner(node, token)]
+        return any(
+            name in names_of_members(node) or any(True for _ in _properties(node, name))
+            for node, _ in _in_place(level)
+        )
 
     def top_level(self) -> tuple[str, ...]:
         """Return the names of the properties of the root object, in the order of the schema."""
@@ -385,6 +415,54 @@ def _matches(pattern: str, name: str) -> bool:
         return re.search(pattern, name) is not None
     except re.error:  # ECMA-262 syntax that Python does not support
         return False
+
+
+def _in_place(level: Iterable[tuple[Any, Resolver[Any]]]) -> Iterator[tuple[dict[str, Any], Resolver[Any]]]:
+    """Yield the schemas that may apply to the same values as those of `level`, including these."""
+    waiting = list(level)
+    seen: set[tuple[int, str]] = set()
+    while waiting:
+        node, inside = waiting.pop()
+        key = (id(node), base_of(inside))
+        if not isinstance(node, dict) or key in seen:
+            continue
+        seen.add(key)
+        yield node, inside
+        waiting.extend(_referenced(node, inside, REFERENCES))
+        waiting.extend((part, inside) for at, part in subschemas(node) if at[0] in _IN_PLACE)
+
+
+def _inner(schema: dict[str, Any], name: str) -> Iterator[Any]:
+    """Yield the subschemas of a schema that may apply to its member `name`, or to its elements."""
+    for at, part in subschemas(schema):
+        if at[0] in _OF_MEMBERS or at == ("properties", name):
+            yield part
+
+
+def names_of_members(schema: dict[str, Any]) -> Iterator[str]:
+    """Yield the names of members that a schema itself has, as in `properties` and `required`, or in listed values."""
+    for keyword in ("properties", *_BY_NAME):
+        yield from schema.get(keyword, {})
+    for names in (
+        schema.get("required"),
+        *_values(schema, "dependentRequired"),
+        *_values(schema, "dependencies"),
+    ):
+        yield from names if isinstance(names, list) else ()
+    for part in objects_of(schema.get("propertyNames")):
+        yield from (name for name in _listed(part) if isinstance(name, str))
+    yield from _names_in_values(schema)
+
+
+def _names_in_values(schema: dict[str, Any]) -> Iterator[str]:
+    """Yield the names of members in the values that a schema lists."""
+    for each in objects_of(_listed(schema)):
+        yield from each
+
+
+def _listed(schema: dict[str, Any]) -> list[Any]:
+    values = schema.get("enum")
+    return [*(values if isinstance(values, list) else []), *([schema["const"]] if "const" in schema else [])]
 
 
 def _declared_names(schema: Any) -> Iterator[str]:

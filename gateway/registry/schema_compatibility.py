@@ -235,7 +235,7 @@ def _broken_directions(name: str, reading: _Reading, directions: Directions) -> 
             if is_back
             else f"data of the new schema{new_as}{',' * bool(new_as)} under {name}{old_as}"
         )
-        pairs = (_messages(answer, what, direction, reading.new) for what in (plain, named))
+        pairs = (_messages(answer, what, direction, reading) for what in (plain, named))
         messages += zip(*pairs, strict=True)
     return messages
 
@@ -251,21 +251,22 @@ def _broken(new_as: str) -> str:
     )
 
 
-def _messages(found: Inclusion, what: str, direction: Direction, new: ParsedSchema) -> tuple[str, ...]:
+def _messages(found: Inclusion, what: str, direction: Direction, reading: _Reading) -> tuple[str, ...]:
     if found.outcome is Outcome.PROVEN:
         return ()
-    return tuple(_message(difference, what, direction, new) for difference in found.differences) or (
+    return tuple(_message(difference, what, direction, reading) for difference in found.differences) or (
         f"{{errorType:'{found.outcome.value}', description:'it cannot be shown that {what} is valid'}}",
     )
 
 
-def _message(difference: Difference, what: str, direction: Direction, schema: ParsedSchema) -> str:
+def _message(difference: Difference, what: str, direction: Direction, reading: _Reading) -> str:
     places = difference.new_pointer, difference.old_pointer
     new, old = places if direction is Direction.BACKWARD else places[::-1]
     shown = (
         f", counterexample:{difference.counterexample.text}" if difference.counterexample is not None else ""
     )
-    advice = advice_about(difference, schema.definition) if direction is Direction.BACKWARD else None
+    definitions = reading.old.definition, reading.new.definition
+    advice = advice_about(difference, *definitions) if direction is Direction.BACKWARD else None
     remedy = f", remedy:'{advice}'" if advice else ""
     return (
         f"{{errorType:'{difference.code}', outcome:'{difference.outcome.value}', description:'{what}: "

@@ -141,6 +141,53 @@ def test_nothing_else_is_assumed(make_contract: Any, change: dict[str, Any]) -> 
     assert not compare(base, with_schema(make_contract, changed)).is_compatible
 
 
+NAMING = [
+    {"required": ["note"]},
+    {"allOf": [{"anyOf": [{"required": ["note"]}]}]},
+    {"$ref": "#/$defs/d", "$defs": {"d": {"required": ["note"]}}},
+    {"minProperties": 1, "dependentRequired": {"id": ["note"]}},
+    {"dependentRequired": {"note": ["id"]}},
+    {"dependentSchemas": {"note": {"required": ["id"]}}},
+    {"propertyNames": {"enum": ["id", "note"]}},
+    {"propertyNames": {"anyOf": [{"const": "note"}, {"const": "id"}]}},
+    {"patternProperties": {"^not": True}},
+    {"if": {"required": ["note"]}, "then": {"required": ["id"]}},
+    {"enum": [{"note": 1, "id": 1}]},
+    {"const": {"note": 1, "id": 1}},
+]
+
+
+@pytest.mark.parametrize("place", ["", "visit", "visits"])
+@pytest.mark.parametrize("naming", NAMING)
+def test_a_property_that_the_earlier_schema_names_is_not_assumed_to_be_absent(
+    make_contract: Any, naming: dict[str, Any], place: str
+) -> None:
+    def at_place(inner: dict[str, Any]) -> Any:
+        named = {name: each for name, each in inner.items() if name != "$defs"}
+        around = {"": named, "visit": {"properties": {"visit": named}}}
+        around["visits"] = {"properties": {"visits": {"type": "array", "items": named}}}
+        return {**around[place], "$defs": inner.get("$defs", {})}
+
+    note = {"properties": {"note": {"type": "string"}}}
+    base = make_contract(schema=at_place(naming), undeclared="ignore")
+    comparison = compare(base, make_contract(schema=at_place({**naming, **note})))
+    assert not comparison.is_compatible
+    assert not any("undeclared: ignore" in finding.sentence for finding in comparison.findings)
+
+
+def test_a_property_that_the_earlier_schema_names_elsewhere_is_assumed_to_be_absent(
+    make_contract: Any,
+) -> None:
+    schema = {"required": ["note"], "properties": {"note": {"required": ["id"]}, "visit": {"type": "object"}}}
+    changed = {
+        **schema,
+        "properties": {**schema["properties"], "visit": {"properties": {"note": {"type": "string"}}}},
+    }
+    base, candidate = make_contract(schema=schema, undeclared="ignore"), make_contract(schema=changed)
+    narrowed = compare(base, candidate)
+    assert [each.outcome for each in narrowed.findings if each.field == "/visit/note"] == [Outcome.ASSUMED]
+
+
 @pytest.mark.parametrize("default", [True, False])
 def test_a_default_makes_no_property_that_is_required_compatible_and_the_finding_says_why(
     make_contract: Any, default: bool
