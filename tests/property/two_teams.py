@@ -184,7 +184,7 @@ def bodies() -> list[Any]:
 
 
 BODIES = bodies()
-_NO_BROKER = b"gateway knows no broker"
+_NO_BROKER = b"registry knows no Kafka broker"
 """What a registry without a broker answers with 503, where it would have to read records of a topic."""
 _ANY_ID = "00000000-0000-0000-0000-000000000000"
 # A registry adds the ids that it has chosen for problems, replays and searches.

@@ -122,7 +122,7 @@ def test_a_mistake_of_a_fix_is_shown_where_it_is(client: Any, problem: str) -> N
 @pytest.mark.parametrize(
     ("path", "form", "status", "message"),
     [
-        ("replay", {"fix": ""}, 503, "gateway knows no broker"),
+        ("replay", {"fix": ""}, 503, "registry knows no Kafka broker"),
         ("replay", {"fix": "x" * 40_000}, 422, "at most 32768 characters"),
         ("discards", {"records": "2"}, 422, "reason"),
         ("discards", {"records": "2", "reason": "x" * 501}, 422, "reason"),
