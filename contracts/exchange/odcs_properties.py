@@ -144,6 +144,7 @@ class PropertyReader:
 
     def _add_options(self, schema: dict[str, Any], given: dict[str, Any], source: str, place: str) -> None:
         logical, options = str(given.get("logicalType")), dict(given.get("logicalTypeOptions") or {})
+        self._list_brackets(given, options, source)
         for name in _OPTIONS.get(logical, ()):
             if isinstance(value := options.pop(name, None), bool) and name.startswith("exclusive"):
                 self._add_flag(schema, name, is_set=value)  # 3.0 has flags, like draft 4 of JSON Schema
@@ -163,6 +164,14 @@ class PropertyReader:
         for name, value in options.items():
             if not isinstance(value, bool) and name not in {"timezone", "defaultTimezone"}:
                 self._leave(f"{source}/logicalTypeOptions", name, f"no record is judged by `{name}`")
+
+    def _list_brackets(self, given: dict[str, Any], options: dict[str, Any], source: str) -> None:
+        """List the length or digits of a physical type, unless another part of the property says them."""
+        physical = str(given.get("physicalType"))
+        is_said_again = "maxLength" in options or given.keys() & {*MEMBERS, "enum"}
+        if given.get("logicalType") and set(physical) & set("(<") and not is_said_again:
+            reason = f"of the type `{physical}`, what is in brackets is not judged; write it as a rule"
+            self._leave(source, "physicalType", reason)
 
     def _add_flag(self, schema: dict[str, Any], name: str, *, is_set: bool) -> None:
         bound = name.replace("exclusiveM", "m")

@@ -128,6 +128,42 @@ def test_what_is_not_judged_is_listed_with_its_place(document: dict[str, Any]) -
     assert left_out["/schema/0/properties/1/quality/1"].startswith("SQL is not run on a stream")
 
 
+@pytest.mark.parametrize(
+    ("given", "is_listed"),
+    [
+        ({"logicalType": "string", "physicalType": "varchar(20)"}, True),
+        ({"logicalType": "number", "physicalType": "decimal(12,2)"}, True),
+        ({"logicalType": "string", "physicalType": "VARCHAR2(20 CHAR)"}, True),
+        ({"logicalType": "array", "physicalType": "array<string>"}, True),
+        ({"logicalType": "string", "physicalType": "text"}, False),
+        # What the brackets say is said again, and judged.
+        (
+            {
+                "logicalType": "string",
+                "physicalType": "varchar(20)",
+                "logicalTypeOptions": {"maxLength": 20},
+            },
+            False,
+        ),
+        (
+            {
+                "logicalType": "array",
+                "physicalType": "array<string>",
+                "items": {"logicalType": "string"},
+            },
+            False,
+        ),
+    ],
+)
+def test_what_stands_in_brackets_after_a_physical_type_is_listed(
+    document: dict[str, Any], given: dict[str, Any], is_listed: bool
+) -> None:
+    document["schema"][0]["properties"].append({"name": "more", **given})
+    left_out = {each.pointer: each.reason for each in read_odcs(document).left_out}
+    reason = f"of the type `{given['physicalType']}`, what is in brackets is not judged; write it as a rule"
+    assert left_out.get("/schema/0/properties/8/physicalType") == (reason if is_listed else None)
+
+
 def test_nothing_is_lost(document: dict[str, Any]) -> None:
     assert write_odcs(contract_of(read_odcs(document))) == document
 
