@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urljoin
 
-from tidegate.contracts.document.fields import join
+from tidegate.contracts.document.fields import join, objects_of
+from tidegate.contracts.formats.json_fields import names_of_members
 from tidegate.contracts.formats.json_keywords import REFERENCES, subschemas
 from tidegate.contracts.inclusion.json_schema.dialect import FORMATS, Dialect
 from tidegate.contracts.inclusion.json_schema.keywords import KEYWORDS
@@ -249,7 +250,12 @@ def _everywhere(schema: Any, change: Callable[[dict[str, Any]], dict[str, Any]])
 
 
 def _close(schema: dict[str, Any]) -> dict[str, Any]:
-    return schema if any(name in schema for name in _OPENNESS) else {**schema, "additionalProperties": False}
+    """Forbid the properties that an object does not name: one that it requires is expected, though not declared."""
+    if any(name in schema for name in _OPENNESS):
+        return schema
+    parts = [schema, *objects_of([schema.get("dependentSchemas"), schema.get("dependencies")])]
+    named: dict[str, Any] = {name: {} for part in parts for name in names_of_members(part)}
+    return {**schema, "properties": {**named, **schema["properties"]}, "additionalProperties": False}
 
 
 def _open(schema: dict[str, Any]) -> dict[str, Any]:

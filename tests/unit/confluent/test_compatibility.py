@@ -202,6 +202,22 @@ def test_lenient_still_refuses_what_breaks_declared_properties(ask: Ask) -> None
     assert ask("POST", "/subjects/s/versions", obj(a={"type": "string"}))[0] == 409
 
 
+@pytest.mark.parametrize(
+    "naming",
+    [
+        {"required": ["b"]},
+        {"required": ["a"], "dependentRequired": {"a": ["b"]}},
+        {"required": ["a"], "dependentSchemas": {"a": {"required": ["b"]}}},
+    ],
+)
+def test_lenient_refuses_a_type_for_a_property_that_was_required(ask: Ask, naming: dict[str, Any]) -> None:
+    ask("PUT", "/config/s", {"compatibilityPolicy": "LENIENT"})
+    for properties, status in (({"a": {}}, 200), ({"a": {}, "b": {"type": "string"}}, 409)):
+        draft = {"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object"}
+        text = json.dumps({**draft, "properties": properties, **naming})
+        assert ask("POST", "/subjects/s/versions", {"schema": text, "schemaType": "JSON"})[0] == status
+
+
 def test_references_are_a_part_of_what_is_compared(ask: Ask) -> None:
     for text in (record("x", name="Unit"), record("x", y=1, name="Unit")):
         ask("POST", "/subjects/unit/versions", {"schema": text})
