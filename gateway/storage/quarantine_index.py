@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import product
 
 from sqlalchemy import (
     BigInteger,
@@ -12,7 +13,6 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     Text,
-    bindparam,
     delete,
     func,
     literal,
@@ -20,11 +20,9 @@ from sqlalchemy import (
     tuple_,
     update,
 )
-from sqlalchemy.dialects.postgresql import insert as postgresql_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
-from sqlalchemy.orm import InstrumentedAttribute, Mapped, mapped_column
+from sqlalchemy.orm import Mapped, mapped_column
 
-from tidegate.gateway.storage.tables import Instant, Name, Store, Table, fields_of
+from tidegate.gateway.storage.tables import CHUNKS_AT_ONCE, Instant, Name, Store, Table, fields_of, slices
 
 _KEYS_AT_ONCE = 300
 """Maximum keys of one statement; SQLite's limit of parameters is far above three times this number."""
@@ -246,12 +244,13 @@ class QuarantineIndexStore(Store):
             BitmapRow.records,
             BitmapRow.offsets,
         )
-        for keys in _slices(facets):
+        several = [None] if chunks is None else list(slices(chunks, CHUNKS_AT_ONCE))
+        for keys, some in product(slices(facets, _KEYS_AT_ONCE), several):
             query = select(*columns).where(BitmapRow.stream == stream, BitmapRow.facet.in_(keys))
             if partition is not None:
                 query = query.where(BitmapRow.partition == partition)
-            if chunks is not None:
-                query = query.where(tuple_(BitmapRow.partition, BitmapRow.chunk).in_(chunks))
+            if some is not None:
+                query = query.where(tuple_(BitmapRow.partition, BitmapRow.chunk).in_(some))
             found += [StoredBitmap(*row) for row in self._session.execute(query)]
         return tuple(found)
 
@@ -366,7 +365,7 @@ class QuarantineIndexStore(Store):
         """
         minutes = DayRow.minutes if with_minutes else literal(b"", LargeBinary)
         found: list[StoredDay] = []
-        for keys in [None] if facets is None else _slices(facets):
+        for keys in [None] if facets is None else slices(facets, _KEYS_AT_ONCE):
             query = select(DayRow.facet, DayRow.day, DayRow.hours, minutes).where(DayRow.stream == stream)
             if keys is not None:
                 query = query.where(DayRow.facet.in_(keys))
@@ -407,32 +406,3 @@ class QuarantineIndexStore(Store):
         """Delete the whole index of a stream, with its positions and leases."""
         for table in _INDEX:
             self._session.execute(delete(table).where(table.stream == stream))
-
-    def _put(self, table: type[Table], rows: list[dict[str, object]]) -> None:
-        """Insert rows, replacing those with the same primary keys."""
-        if not rows:
-            return
-        is_sqlite = self._session.get_bind().dialect.name == "sqlite"
-        statement = (sqlite_insert if is_sqlite else postgresql_insert)(table)
-        keys = [column.name for column in table.__table__.primary_key]
-        others = {name: statement.excluded[name] for name in rows[0] if name not in keys}
-        self._session.execute(statement.on_conflict_do_update(index_elements=keys, set_=others), rows)
-
-    def _drop(self, table: type[Table], rows: list[dict[str, object]]) -> None:
-        if not rows:
-            return
-        keys = [column.name for column in table.__table__.primary_key]
-        found = [{f"key_{name}": row[name] for name in keys} for row in rows]
-        conditions = [_column(table, name) == bindparam(f"key_{name}") for name in keys]
-        self._session.connection().execute(delete(table).where(*conditions), found)
-
-
-def _column(table: type[Table], name: str) -> InstrumentedAttribute[object]:
-    found: InstrumentedAttribute[object] = getattr(table, name)
-    return found
-
-
-def _slices(keys: Collection[bytes]) -> Iterable[list[bytes]]:
-    ordered = sorted(keys)
-    for start in range(0, len(ordered), _KEYS_AT_ONCE):
-        yield ordered[start : start + _KEYS_AT_ONCE]

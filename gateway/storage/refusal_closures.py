@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from sqlalchemy import BigInteger, Integer, LargeBinary, delete, select
+from sqlalchemy import BigInteger, Integer, LargeBinary, delete, select, tuple_
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from tidegate.gateway.storage.tables import Name, Store, Table, fields_of
+from tidegate.gateway.storage.tables import CHUNKS_AT_ONCE, Name, Store, Table, slices
 
 
 class _OffsetsRow(Table):
@@ -59,16 +59,22 @@ class RefusalOffsetsStore(Store):
     def all(self, stream: str) -> tuple[StoredOffsets, ...]:
         """Return all offsets of a stream, ordered by partition, chunk and name."""
         row = self._row
-        query = select(row).where(row.stream == stream).order_by(row.partition, row.chunk, row.name)
-        return tuple(StoredOffsets(**fields_of(each, StoredOffsets)) for each in self._session.scalars(query))
+        query = select(row.partition, row.chunk, row.name, row.offsets).where(row.stream == stream)
+        rows = self._session.execute(query.order_by(row.partition, row.chunk, row.name))
+        return tuple(StoredOffsets(*each) for each in rows)
 
-    def of_chunk(self, stream: str, partition: int, chunk: int) -> dict[str, bytes]:
-        """Return the offsets of a chunk by name."""
-        row = self._row
-        query = select(row.name, row.offsets).where(
-            row.stream == stream, row.partition == partition, row.chunk == chunk
-        )
-        return dict(self._session.execute(query).all())
+    def of_chunks(
+        self, stream: str, chunks: Collection[tuple[int, int]]
+    ) -> dict[tuple[int, int], dict[str, bytes]]:
+        """Return the offsets of chunks (partition, chunk number) by name; without any, a chunk has an empty mapping."""
+        row, found = self._row, {chunk: dict[str, bytes]() for chunk in chunks}
+        for some in slices(chunks, CHUNKS_AT_ONCE):
+            query = select(row.partition, row.chunk, row.name, row.offsets).where(
+                row.stream == stream, tuple_(row.partition, row.chunk).in_(some)
+            )
+            for partition, chunk, name, offsets in self._session.execute(query):
+                found[partition, chunk][name] = offsets
+        return found
 
     def names(self, stream: str) -> frozenset[str]:
         """Return the names that a stream has."""
@@ -78,19 +84,19 @@ class RefusalOffsetsStore(Store):
 
     def put(self, stream: str, found: Iterable[StoredOffsets]) -> None:
         """Store offsets, replacing those of the same chunk and name; entries without an offset are deleted."""
-        row = self._row
-        for each in found:
-            if each.offsets:
-                self._session.merge(row(stream=stream, **fields_of(each, StoredOffsets)))
-            else:
-                self._session.execute(
-                    delete(row).where(
-                        row.stream == stream,
-                        row.partition == each.partition,
-                        row.chunk == each.chunk,
-                        row.name == each.name,
-                    )
-                )
+        named = self._row.name.expression.name
+        rows: list[dict[str, object]] = [
+            {
+                "stream": stream,
+                "partition": each.partition,
+                "chunk": each.chunk,
+                named: each.name,
+                "offsets": each.offsets,
+            }
+            for each in found
+        ]
+        self._put(self._row, [row for row in rows if row["offsets"]])
+        self._drop(self._row, [row for row in rows if not row["offsets"]])
 
     def drop_before(self, stream: str, partition: int, chunk: int) -> None:
         """Delete the chunks of a partition with lower numbers."""

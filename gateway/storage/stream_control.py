@@ -6,17 +6,18 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import BigInteger, ColumnElement, Float, ForeignKey, Text, func, select
+from sqlalchemy import BigInteger, ColumnElement, Float, ForeignKey, Text, func, select, update
 from sqlalchemy.orm import Mapped, mapped_column
 
 from tidegate.contracts.stream.adoption import Adoption, KeptAdoption
 from tidegate.contracts.stream.control import EventKind, Heartbeat, StreamControl, StreamEvent, Trip
+from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.reconciliation import (
     ReconciliationRequest,
     ReconciliationResult,
     StreamReconciliation,
 )
-from tidegate.contracts.stream.replay import ReplayRequest, ReplayState, StreamReplay
+from tidegate.contracts.stream.replay import ReplayRequest, ReplayState, StreamReplay, positions_of
 from tidegate.gateway.storage.tables import EntryStore, Instant, StreamEntry, Table
 
 _KEPT = 200
@@ -194,8 +195,15 @@ REPLAYS_KEPT = 100
 """Newest replays that are kept for one stream; those that wait are always kept. Their audit entries stay."""
 
 
+CANCELLED_WITH_POSITIONS = 10
+"""Newest cancelled replays of one stream that keep their positions: a report about their last chunk may be under way."""
+
+
 class ReplayRow(StreamEntry):
-    """One replay as JSON, and its whole request with all positions, which is null when the replay has ended."""
+    """One replay as JSON, and its whole request with all positions.
+
+    The request is null when the replay has ended. The newest cancelled ones keep it.
+    """
 
     __tablename__ = "stream_replays"
 
@@ -227,6 +235,13 @@ class ReplayStore(EntryStore[ReplayRow]):
             return None
         return ReplayRequest.model_validate_json(row.request)
 
+    def positions(self, stream: str, wanted: UUID) -> Positions | None:
+        """Return the positions of a replay's request; None if the replay is unknown, or has ended and keeps none."""
+        row = self._entry(stream, wanted)
+        if row is None or row.request is None:
+            return None
+        return positions_of(ReplayRequest.model_validate_json(row.request).positions)
+
     def open(self, stream: str) -> UUID | None:
         """Return the id of the oldest request that a job has to process; None without one."""
         found = self._session.scalar(
@@ -239,7 +254,7 @@ class ReplayStore(EntryStore[ReplayRow]):
 
     def _may_go(self) -> ColumnElement[bool]:
         """Return the condition of ended replays; the others wait for a person or a job, and are bounded in number."""
-        return ReplayRow.request.is_(None)
+        return ReplayRow.state.not_in((ReplayState.PROPOSED, ReplayState.OPEN))
 
     def add(self, replay: StreamReplay, request: ReplayRequest) -> None:
         """Store a new replay; delete the oldest ended ones of its stream."""
@@ -248,11 +263,16 @@ class ReplayStore(EntryStore[ReplayRow]):
         self._add(row)
 
     def put(self, replay: StreamReplay) -> None:
-        """Store a changed replay; delete its request with the positions if it has ended."""
-        changes: dict[str, str | None] = {"state": replay.state, "document": replay.model_dump_json()}
-        if replay.is_ended:
-            changes["request"] = None
-        self._change(replay.id, **changes)
+        """Store a changed replay; delete the requests with positions of ended ones, except of the newest cancelled."""
+        self._change(replay.id, state=replay.state, document=replay.model_dump_json())
+        if not replay.is_ended:
+            return
+        row = ReplayRow
+        held = (row.stream == replay.stream, row.request.is_not(None))
+        cancelled = select(row.key).where(*held, row.state == ReplayState.CANCELLED)
+        newest = cancelled.order_by(row.key.desc()).limit(CANCELLED_WITH_POSITIONS)
+        ended = update(row).where(*held, self._may_go(), row.key.not_in(newest))
+        self._session.execute(ended.values(request=None))
 
 
 ADOPTIONS_KEPT = 100

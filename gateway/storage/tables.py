@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, TypeVar
 from uuid import UUID
@@ -18,16 +18,21 @@ from sqlalchemy import (
     LargeBinary,
     Text,
     UniqueConstraint,
+    bindparam,
     delete,
     select,
     true,
     update,
 )
+from sqlalchemy.dialects.postgresql import insert as postgresql_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, declared_attr, mapped_column
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeDecorator
+
+K = TypeVar("K", bytes, tuple[int, int])
 
 Number = BigInteger().with_variant(Integer, "sqlite")
 """A number of 64 bits. SQLite has them in every integer column, and generates keys only in one of the type INTEGER."""
@@ -76,6 +81,39 @@ class Store:
 
     def __init__(self, session: Session) -> None:
         self._session = session
+
+    def _put(self, table: type[Table], rows: list[dict[str, object]]) -> None:
+        """Insert rows by column, replacing those with the same primary keys."""
+        if not rows:
+            return
+        is_sqlite = self._session.get_bind().dialect.name == "sqlite"
+        # Of the table and not of the mapping, whose attributes may have other names than the columns.
+        statement = (sqlite_insert if is_sqlite else postgresql_insert)(
+            table.metadata.tables[table.__tablename__]
+        )
+        keys = [column.name for column in table.__table__.primary_key]
+        others = {name: statement.excluded[name] for name in rows[0] if name not in keys}
+        self._session.execute(statement.on_conflict_do_update(index_elements=keys, set_=others), rows)
+
+    def _drop(self, table: type[Table], rows: list[dict[str, object]]) -> None:
+        """Delete the rows with the same primary keys."""
+        if not rows:
+            return
+        columns = list(table.__table__.primary_key)
+        found = [{f"key_{column.name}": row[column.name] for column in columns} for row in rows]
+        conditions = [column == bindparam(f"key_{column.name}") for column in columns]
+        self._session.connection().execute(delete(table).where(*conditions), found)
+
+
+CHUNKS_AT_ONCE = 5_000
+"""Maximum chunks of one statement, two parameters each; SQLite has 32,766 of them at most."""
+
+
+def slices(keys: Collection[K], most: int) -> Iterable[list[K]]:
+    """Yield the keys in order, at most `most` at a time."""
+    ordered = sorted(keys)
+    for start in range(0, len(ordered), most):
+        yield ordered[start : start + most]
 
 
 def fields_of(source: object, kind: type[Any], **others: object) -> dict[str, Any]:

@@ -11,9 +11,11 @@ from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import ConflictError, NotFoundError
 from tidegate.contracts.fix.load import parse_fix
 from tidegate.contracts.privacy.classes import Classes, Visibility, classes_of
+from tidegate.contracts.stream.closure import Closure
 from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.replay import (
+    MOST_RECORDS,
     ReplayAction,
     ReplayOrder,
     ReplayReport,
@@ -61,14 +63,16 @@ class StreamReplays(Service):
         """
         at = self._now()
         request = ReplayRequest(id=uuid4(), stream=stream, **order.model_dump())
-        _require_sound(request)
+        places = _require_sound(request)
+        with self._database.reading() as stores:  # many positions take long, and only one can write at a time
+            problems = _problems(stores, stream, places)
         with self._database.writing() as stores:
             is_open = by is ANONYMOUS or not needs_approval(stores, stream, order)
             replay = StreamReplay(
                 state=ReplayState.OPEN if is_open else ReplayState.PROPOSED,
                 by=by.name,
                 at=at,
-                problems=_problems(stores, stream, request),
+                problems=problems,
                 **request.model_dump(exclude={"positions", "topic_id"}),
             )
             topic = topic_of_contract(stores, stream)
@@ -167,10 +171,12 @@ class StreamReplays(Service):
     def progress(self, stream: str, report: ReplayReport, by: Principal = ANONYMOUS) -> StreamReplay:
         """Store a report of the job; return the changed replay. An ended replay keeps its state.
 
-        Raises NotFoundError, Forbidden, ConflictError.
+        If the positions of its request are no longer stored, the report may only repeat an earlier one: its records are
+        ignored. Raises NotFoundError, Forbidden, ConflictError.
         """
         require_same(stream, report.stream)
         at = self._now()
+        closed, again = self._told(stream, report, by)
         with self._database.writing() as stores:
             subject = reporter_topic(stores, stream, by)
             found = _find(stores, stream, report.request)
@@ -179,18 +185,31 @@ class StreamReplays(Service):
             if report.state not in {ReplayState.OPEN, ReplayState.DONE, ReplayState.STOPPED}:
                 raise ConflictError(f"a job does not report that a replay is {report.state}")
             state = found.state if found.is_ended else report.state
-            closed = _positions(report.closures)
             add_closures(stores, stream, closed)
-            keep_reasons(stores, stream, _positions(report.again), closed.values())
+            keep_reasons(stores, stream, again, closed.values())
             # Positions are stored once per stream, and not with each replay.
             kept = report.model_copy(update={"closures": {}, "again": {}})
             changed = found.model_copy(update={"state": state, "report": kept})
             stores.replays.put(changed)
-            if report.closures:
+            if closed:
                 resolve_emptied(stores, stream, at)
             if changed.is_ended and not found.is_ended:
                 _audit(stores, changed, str(state), subject, (by.name, at))
             return _shown(stores, stream, [changed], by)[0]
+
+    def _told(
+        self, stream: str, report: ReplayReport, by: Principal
+    ) -> tuple[dict[Closure, Positions], dict[str, Positions]]:
+        """Return the records that a report names as closed, and those that failed again, by code."""
+        closed, again = _positions(report.closures), _positions(report.again)
+        with self._database.reading() as stores:
+            reporter_topic(stores, stream, by)
+            found = _find(stores, stream, report.request)
+            asked = stores.replays.positions(stream, found.id) if closed or again else None
+        if asked is None:
+            return {}, {}
+        _require_asked(found, asked, (*closed.values(), *again.values()))
+        return closed, again
 
 
 def needs_approval(stores: Stores, stream: str, order: ReplayOrder) -> bool:
@@ -232,25 +251,44 @@ def _masked(replay: StreamReplay, visibility: Visibility) -> StreamReplay:
     return replay if fix == replay.fix else replay.model_copy(update={"fix": fix, "fingerprint": None})
 
 
-def _problems(stores: Stores, stream: str, request: ReplayRequest) -> tuple[str, ...]:
+def _problems(stores: Stores, stream: str, places: Positions) -> tuple[str, ...]:
     index = StreamIndex(stores, stream, joined_problems)
-    return tuple(map(problem_id, problems_at(index, request.refusals(), _MOST_PROBLEMS)))
+    return tuple(map(problem_id, problems_at(index, places, _MOST_PROBLEMS)))
 
 
 def _positions(places: Mapping[K, Mapping[int, tuple[Run, ...]]]) -> dict[K, Positions]:
     try:
-        return {name: positions_of(runs) for name, runs in places.items()}
+        found = {name: positions_of(runs) for name, runs in places.items()}
     except ValueError as error:
         raise ConflictError(f"the records of this report cannot be kept: {error}") from error
+    total = sum(map(len, found.values()))
+    if total > MOST_RECORDS:
+        raise ConflictError(
+            f"the records of this report cannot be kept: they are {total:,} positions, and a report has {MOST_RECORDS:,} at "
+            "most; report them in parts"
+        )
+    return found
 
 
-def _require_sound(request: ReplayRequest) -> None:
+def _require_asked(found: StreamReplay, asked: Positions, told: Iterable[Positions]) -> None:
+    """Check that a report names only records of its request. Raises ConflictError."""
+    for places in told:
+        if others := places - asked:
+            ((partition, offset),) = others.first(1)
+            raise ConflictError(
+                f"this report names {len(others):,} records that are not in the request of the replay {found.id}, such as "
+                f"{partition}/{offset} of {found.topic}: report only records of the request"
+            )
+
+
+def _require_sound(request: ReplayRequest) -> Positions:
     try:
-        request.refusals()
+        places = request.refusals()
     except ValueError as error:
         raise ConflictError(f"this request cannot be kept: {error}") from error
     if request.fix is not None and parse_fix(request.fix, name="fix.json").fingerprint != request.fingerprint:
         raise ConflictError("the fix does not have the fingerprint of the request")
+    return places
 
 
 def _find(stores: Stores, stream: str, replay: UUID) -> StreamReplay:

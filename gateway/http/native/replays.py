@@ -227,7 +227,11 @@ def report_replay(
     factory: FactoryDep,
     principal: PrincipalDep,
 ) -> StreamReplay:
-    """Store the counts of a replay after a chunk. May be sent again."""
+    """Store the counts of a replay after a chunk. May be sent again.
+
+    It names only records of the request. Those in a report about a replay that is done or stopped are ignored: the
+    report that ended it had them.
+    """
     if report.request != replay:
         raise ConflictError(f"this reports the replay {report.request}; post it there, not to {replay}")
     return factory.replays().progress(stream, report, principal)

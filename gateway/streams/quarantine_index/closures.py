@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+import numpy as np
 from pyroaring import BitMap
 
 from tidegate.contracts.stream.closure import Closure
@@ -24,13 +25,14 @@ _FIRST_WINS: Final = tuple(Closure)
 
 def add_closures(stores: Stores, stream: str, closures: Mapping[Closure, Positions]) -> None:
     """Add closed positions of a stream's quarantine topic to the known ones."""
+    closed = {closure: _chunks(positions) for closure, positions in closures.items()}
+    known = stores.closures.of_chunks(stream, {chunk for chunks in closed.values() for chunk in chunks})
     stores.closures.put(
         stream,
         [
-            StoredOffsets(partition, chunk, closure, (low_bits | before).serialize())
-            for closure, positions in closures.items()
-            for (partition, chunk), low_bits in _chunks(positions).items()
-            for before in [_unpacked(stores.closures.of_chunk(stream, partition, chunk).get(closure))]
+            StoredOffsets(*chunk, closure, (low_bits | _unpacked(known[chunk].get(closure))).serialize())
+            for closure, chunks in closed.items()
+            for chunk, low_bits in chunks.items()
         ],
     )
 
@@ -51,21 +53,21 @@ def keep_reasons(
     fresh: dict[str, Offsets] = {}
     for code, positions in again.items():
         _unite(fresh.setdefault(code if code in known or code in new else OTHER, {}), _chunks(positions))
-    for (partition, chunk), low_bits in changed.items():
-        kept = {
-            code: _unpacked(offsets) - low_bits
-            for code, offsets in stores.reasons.of_chunk(stream, partition, chunk).items()
-        }
-        for code, chunks in fresh.items():
-            if found := chunks.get((partition, chunk)):
-                kept[code] = kept.get(code, BitMap()) | found
-        stores.reasons.put(
-            stream,
-            [
-                StoredOffsets(partition, chunk, code, offsets.serialize() if offsets else b"")
-                for code, offsets in kept.items()
-            ],
-        )
+    kept = {
+        (chunk, code): _unpacked(offsets) - changed[chunk]
+        for chunk, by_code in stores.reasons.of_chunks(stream, changed).items()
+        for code, offsets in by_code.items()
+    }
+    for code, chunks in fresh.items():
+        for chunk, low_bits in chunks.items():
+            kept[chunk, code] = kept.get((chunk, code), BitMap()) | low_bits
+    stores.reasons.put(
+        stream,
+        [
+            StoredOffsets(*chunk, code, offsets.serialize() if offsets else b"")
+            for (chunk, code), offsets in kept.items()
+        ],
+    )
 
 
 def closed_offsets(stores: Stores, stream: str) -> dict[Closure, Offsets]:
@@ -116,12 +118,12 @@ def problems_at(index: StreamIndex, positions: Positions, most: int) -> tuple[by
 def _chunks(positions: Positions) -> Offsets:
     found: Offsets = {}
     for partition, bitmap in positions.bitmaps().items():
-        first = bitmap.min() >> CHUNK_BITS
-        for chunk in range(first, (bitmap.max() >> CHUNK_BITS) + 1):
-            begin = chunk << CHUNK_BITS
-            low, high = bitmap.rank(begin - 1) if begin else 0, bitmap.rank(begin + CHUNK - 1)
-            if high > low:
-                found[partition, chunk] = BitMap(offset - begin for offset in bitmap[low:high])
+        offsets = np.asarray(bitmap.to_array(), dtype=np.uint64)
+        chunks = offsets >> CHUNK_BITS
+        begins = np.r_[0, np.flatnonzero(np.diff(chunks)) + 1]
+        low_bits = np.split((offsets % CHUNK).astype(np.uint32), begins[1:])
+        for chunk, low in zip(chunks[begins].tolist(), low_bits, strict=True):
+            found[partition, chunk] = BitMap(low)
     return found
 
 

@@ -11,20 +11,23 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import text
+from pyroaring import BitMap, BitMap64
+from sqlalchemy import event, text
 
 from tests.documents import contract_with
 from tests.unit.gateway.quarantine_records import AGE, BROKEN, LINE, MISSING, NOW, Process, many, refused
+from tidegate.contracts.stream.closure import Closure
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.verdict import Severity
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.streams.quarantine import Origin
 from tidegate.gateway.streams.quarantine_index import closures, facets, merge
 from tidegate.gateway.streams.quarantine_index.avro_values import avro_decoder
-from tidegate.gateway.streams.quarantine_index.filters import QuarantineFilter
+from tidegate.gateway.streams.quarantine_index.filters import QuarantineFilter, StreamIndex
 from tidegate.gateway.streams.quarantine_index.partitions import LEASE, Step
 from tidegate.gateway.streams.quarantine_index.reading import Dimension
 from tidegate.gateway.streams.quarantine_index.refusals import ContractHints, RefusalReader
+from tidegate.gateway.streams.quarantine_index.similarity import joined_problems
 
 TABLES = ("quarantine_facets", "quarantine_bitmaps", "quarantine_pages", "quarantine_days")
 
@@ -272,6 +275,42 @@ def test_new_reasons_beyond_the_bound_are_counted_together(
     refused_again(factory, {"rule-0": [0], "rule-1": [1], "rule-2": [2], "rule-3": [2, 3]})
     refused_again(factory, {"rule-1": [4]})
     assert by_new_reason(factory) == {"rule-0": 1, "rule-1": 2, "other": 2}
+
+
+def test_positions_far_apart_are_in_the_chunks_that_they_occupy() -> None:
+    low, high = Positions([(0, 5), (3, 2**62)]), Positions([(0, 2**63 - 1)])
+    border = Positions.of({1: BitMap64(range(65_534, 3 * 65_536 + 1))})
+    assert closures._chunks(low | high | border) == {
+        (0, 0): BitMap([5]),
+        (0, 2**47 - 1): BitMap([65_535]),
+        (1, 0): BitMap([65_534, 65_535]),
+        (1, 1): BitMap(range(65_536)),
+        (1, 2): BitMap(range(65_536)),
+        (1, 3): BitMap([0]),
+        (3, 2**46): BitMap([0]),
+    }
+
+
+@pytest.mark.usefixtures("five_refused")
+def test_the_work_for_closed_records_does_not_grow_with_their_chunks(factory: Factory) -> None:
+    statements: list[str] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        statements.append(statement)
+
+    def close(positions: Positions) -> int:
+        statements.clear()
+        with factory.database.writing() as stores:
+            found = closures.problems_at(StreamIndex(stores, "adm", joined_problems), positions, 50)
+            closures.add_closures(stores, "adm", {Closure.REPLAYED: positions})
+            closures.keep_reasons(stores, "adm", {"type": positions}, [positions])
+        assert len(found) == 1
+        return len(statements)
+
+    event.listen(factory.database._engine, "before_cursor_execute", note)
+    one = close(Positions([(0, 0)]))
+    assert close(Positions([(0, each << 40) for each in range(4000)])) == one
+    assert len(factory.database.read(lambda stores: stores.closures.all("adm"))) == 4000
 
 
 def test_the_values_of_avro_records_have_shapes(factory: Factory, client: Any) -> None:

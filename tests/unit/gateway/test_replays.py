@@ -15,6 +15,7 @@ from tidegate.contracts.fix.load import parse_fix
 from tidegate.contracts.stream.closure import Closure
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.replay import (
+    MOST_RECORDS,
     MOST_REQUEST_BYTES,
     MOST_REQUEST_RUNS,
     ReplayOrder,
@@ -27,7 +28,7 @@ from tidegate.contracts.stream.replay import (
 from tidegate.gateway.access.principal import Forbidden, Principal, read_grants
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.storage.audit_chain import AuditEntry
-from tidegate.gateway.storage.stream_control import REPLAYS_KEPT
+from tidegate.gateway.storage.stream_control import CANCELLED_WITH_POSITIONS, REPLAYS_KEPT
 from tidegate.gateway.streams.problem_states import ProblemState
 from tidegate.gateway.streams.problems import ProblemQuery
 from tidegate.gateway.streams.replays import MOST_WAITING, StreamReplays
@@ -248,11 +249,98 @@ def test_a_request_of_more_runs_says_what_to_do(client: Any) -> None:
 
 def test_a_report_of_many_closed_records_is_taken(client: Any, replays: StreamReplays) -> None:
     """A job that could not report tells all of them at once."""
-    asked = replays.ask(STREAM, order(**PLAIN), ANN)
+    asked = replays.ask(STREAM, order(**PLAIN, **scattered(100_000)), ANN)
     places = {Closure.REPLAYED: {0: tuple((each, each) for each in range(0, 200_000, 2))}}
     told = report(asked).model_copy(update={"closures": places}).model_dump_json()
     assert len(told) > 2**20
     assert client.post(f"{PATH}/{asked.id}/progress", told).status_code == 200
+
+
+def test_records_far_apart_are_requested_and_reported(
+    client: Any, factory: Factory, replays: StreamReplays
+) -> None:
+    Process(factory, "one", stream=STREAM).ingest([refused(0, contract=STREAM, topic=STREAM)])
+    last = 2**63 - 1
+    places = Positions([(0, 0), (0, 2**62), (0, last)])
+    changes = {"positions": runs_of(places), "records": 3, "digest": digest_of_refusals(TOPIC, places)}
+    body = order(**PLAIN, **changes).model_dump_json()
+    asked = client.post(PATH, body)
+    assert asked.status_code == 201, asked.text
+    assert len(asked.json()["problems"]) == 1
+    told = report(StreamReplay.model_validate(asked.json()), written=3).model_dump(mode="json")
+    told["closures"] = {"replayed": {"0": [[0, 0], [2**62, 2**62], [last, last]]}}
+    told["again"] = {"ward-is-open": {"0": [[0, 0], [last, last]]}}
+    assert client.post(f"{PATH}/{asked.json()['id']}/progress", json.dumps(told)).status_code == 200
+    kept = factory.database.read(lambda stores: stores.closures.all(STREAM))
+    assert [each.chunk for each in kept] == [0, 2**46, 2**47 - 1]
+    assert replays.all(STREAM)[0].state is ReplayState.OPEN
+    assert client.post(PATH, body.replace(str(last), str(last + 1))).status_code == 422
+
+
+@pytest.mark.parametrize("field", ["closures", "again"])
+def test_a_report_names_only_records_of_its_request(
+    client: Any, factory: Factory, replays: StreamReplays, field: str
+) -> None:
+    asked = replays.ask(STREAM, order(**PLAIN), ANN)
+    name = {"closures": "replayed", "again": "ward-is-open"}[field]
+    told = report(asked, written=1).model_dump(mode="json")
+    told[field] = {name: {"0": [[16, 19]], "1": [[4, 4]]}}
+    answer = client.post(f"{PATH}/{asked.id}/progress", json.dumps(told))
+    assert answer.status_code == 409
+    assert answer.json()["detail"] == (
+        f"this report names 2 records that are not in the request of the replay {asked.id}, such as 0/16 of {TOPIC}: report "
+        "only records of the request"
+    )
+    assert factory.database.read(lambda stores: stores.closures.all(STREAM)) == ()
+    assert factory.database.read(lambda stores: stores.reasons.all(STREAM)) == ()
+    assert replays.find(STREAM, asked.id).report is None
+
+
+def test_a_report_names_a_bounded_number_of_records(replays: StreamReplays) -> None:
+    asked = replays.ask(STREAM, order(**PLAIN), ANN)
+    again = {f"rule-{each}": {0: ((0, MOST_RECORDS - 1),)} for each in range(2000)}
+    told = report(asked).model_copy(update={"again": again})
+    with pytest.raises(ConflictError, match="20,000,000,000 positions, and a report has 10,000,000 at most"):
+        replays.progress(STREAM, told, JOB)
+
+
+def test_a_chunk_that_was_under_way_when_its_replay_was_cancelled_is_still_told(
+    factory: Factory, replays: StreamReplays
+) -> None:
+    asked = replays.ask(STREAM, order(**PLAIN), ANN)
+    replays.cancel(STREAM, asked.id, BEN)
+    closed = {Closure.REPLAYED: {0: ((17, 18),)}}
+    late = report(asked, written=2).model_copy(update={"closures": closed})
+    assert replays.progress(STREAM, late, JOB).state is ReplayState.CANCELLED
+    assert len(factory.database.read(lambda stores: stores.closures.all(STREAM))) == 1
+    other = {Closure.REPLAYED: {0: ((19, 19),)}}
+    with pytest.raises(ConflictError, match="not in the request"):
+        replays.progress(STREAM, late.model_copy(update={"closures": other}), JOB)
+    with pytest.raises(NotFoundError, match="is open"):
+        replays.request(STREAM, asked.id, JOB)
+
+
+def test_the_positions_of_few_cancelled_replays_are_kept(factory: Factory, replays: StreamReplays) -> None:
+    cancelled = [replays.ask(STREAM, order(**PLAIN), ANN) for _ in range(CANCELLED_WITH_POSITIONS)]
+    for each in cancelled:
+        replays.cancel(STREAM, each.id, ANN)
+    done = replays.ask(STREAM, order(**PLAIN), ANN)
+    told = report(done, ReplayState.DONE).model_copy(
+        update={"closures": {Closure.REPLAYED: {0: ((17, 17),)}}}
+    )
+    assert replays.progress(STREAM, told, JOB) == replays.progress(STREAM, told, JOB)  # the answer was lost
+    last = replays.ask(STREAM, order(**PLAIN), ANN)
+    replays.cancel(STREAM, last.id, ANN)
+
+    def kept(replay: StreamReplay) -> bool:
+        return factory.database.read(lambda stores: stores.replays.positions(STREAM, replay.id)) is not None
+
+    assert [kept(each) for each in [*cancelled, done, last]] == [
+        False,
+        *[True] * (CANCELLED_WITH_POSITIONS - 1),
+        False,
+        True,
+    ]
 
 
 def enforce(factory: Factory, make_contract: Callable[..., bytes], approval: str) -> None:
