@@ -102,7 +102,9 @@ class JsonFields:
                 found = search.find_anywhere(self._schema, path[1:], self._resolver)
             else:
                 found = search.find(self._schema, path, self._resolver)
-            self._found[pointer] = None if found is _ABSENT else found
+            if found is not None and "string" not in found.types:  # a format says something of strings only
+                found = None if found is _ABSENT else replace(found, times=frozenset(), is_mixed=False)
+            self._found[pointer] = found
             self._visits += search.visits
         return self._found[pointer]
 

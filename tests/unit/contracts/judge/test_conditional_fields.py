@@ -187,3 +187,15 @@ def test_a_field_of_any_depth_is_declared_if_one_of_its_places_declares_it() -> 
     for periods in ([start, True], [True, start], [start, False]):
         parts = {f"p{index}": {"properties": {"period": each}} for index, each in enumerate(periods)}
         assert JsonFields({"properties": parts}).find("/**/period/start") is not None
+
+
+@pytest.mark.parametrize("time", ["date", "date-time", "date-time-local", "duration"])
+@pytest.mark.parametrize("part", [{}, {"allOf": [{"type": ["integer", "null"]}]}])
+def test_a_format_says_nothing_of_an_integer(time: str, part: dict[str, Any]) -> None:
+    x = {"type": ["integer", "null"], "format": time} if not part else {"format": time, **part}
+    plan = plan_with(
+        {"properties": {"x": x}}, rules=[{"id": "r", "kind": "range", "field": "/x", "minimum": 5}]
+    )
+    judged = plan.judge_typed(pa.array([b'{"x":5}', b'{"x":4}', b'{"x":null}'])).field("disposition")
+    assert judged.to_pylist() == [Disposition.ACCEPTED, Disposition.QUARANTINED, Disposition.ACCEPTED]
+    assert plan.columns.field("x").type == pa.int64()
