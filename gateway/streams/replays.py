@@ -178,7 +178,7 @@ class StreamReplays(Service):
         at = self._now()
         closed, again = self._told(stream, report, by)
         with self._database.writing() as stores:
-            subject = reporter_topic(stores, stream, by)
+            subject = subject_of(reporter_topic(stores, stream, by))
             found = _find(stores, stream, report.request)
             if found.state is ReplayState.PROPOSED:
                 raise ConflictError(f"the replay {report.request} of {stream} waits for its approval")

@@ -124,6 +124,8 @@ def test_a_replay_without_a_fix_is_open_at_once(factory: Factory, replays: Strea
         replays.request(STREAM, first.id, JOB)
     assert [each.id for each in replays.all(STREAM)] == [second.id, first.id]
     assert actions(factory) == ["stream.replay-asked", "stream.replay-asked", "stream.replay-done"]
+    entries: list[AuditEntry] = factory.audit().read(list)
+    assert len({each.subject for each in entries if each.action.startswith("stream.replay-")}) == 1
 
 
 def test_a_cancelled_replay_stays_cancelled(factory: Factory, replays: StreamReplays) -> None:
