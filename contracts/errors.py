@@ -67,16 +67,17 @@ class ContractError(TidegateError):
         """Build the error for one mistake at `pointer`."""
         return cls((Problem(pointer, message),))
 
-    def by_rule(self) -> dict[int, str]:
-        """Return the first mistake in each rule that has one, by the rule's index in the document."""
-        found: dict[int, str] = {}
-        for each in self.problems:
-            if rule := _RULE.match(each.pointer):
-                found.setdefault(int(rule[1]), each.message)
-        return found
-
     def __str__(self) -> str:
         return "\n".join(str(problem) for problem in self.problems)
+
+
+def mistakes_by_rule(error: ContractError) -> dict[int, str]:
+    """Return the first mistake in each rule that has one, by the rule's index in the document."""
+    found: dict[int, str] = {}
+    for each in error.problems:
+        if rule := _RULE.match(each.pointer):
+            found.setdefault(int(rule[1]), each.message)
+    return found
 
 
 class NotFoundError(TidegateError):

@@ -18,7 +18,7 @@ from tidegate.contracts.columns.json_rows import json_cells, json_rows, require_
 from tidegate.contracts.columns.typed import column_name, derived_type
 from tidegate.contracts.document.fields import FieldType, SchemaFields, join, refuses_null, types_of
 from tidegate.contracts.document.model import DataContract
-from tidegate.contracts.errors import ContractError
+from tidegate.contracts.errors import ContractError, mistakes_by_rule
 from tidegate.contracts.infer.columns import Kind, Mask, Positions
 from tidegate.contracts.infer.day_rules import day_rules
 from tidegate.contracts.infer.evaluate import Evaluation, evaluate
@@ -290,7 +290,7 @@ class Inference:
                 check_compiles(DataContract.model_validate(document))
             except ContractError as error:
                 enforced = [each for each in rules if each.is_enforced]
-                wrong = error.by_rule()
+                wrong = mistakes_by_rule(error)
                 if not wrong:
                     raise
                 for index, message in wrong.items():

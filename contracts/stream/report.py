@@ -7,6 +7,7 @@ ledger and the topics.
 from __future__ import annotations
 
 from enum import StrEnum
+from operator import not_
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, Field, model_validator
@@ -122,7 +123,9 @@ class BatchReport(BaseModel):
     dropped: Count
     rules: Annotated[tuple[RuleCount, ...], Field(max_length=MOST_RULES)] = ()
     alerts: Annotated[tuple[RuleCount, ...], Field(max_length=MOST_RULES)] = Field(
-        default=(), description="Violated rules of the records in `alerted`; part of `rules`."
+        default=(),
+        exclude_if=not_,
+        description="Violated rules of the records in `alerted`; part of `rules`.",
     )
     expectations: Annotated[tuple[ExpectationResult, ...], Field(max_length=MOST_EXPECTATIONS)] = ()
     shadow: ShadowResult | None = Field(

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from tidegate.contracts.document.fields import value_at
 from tidegate.contracts.document.model import DataContract, JsonSchema
-from tidegate.contracts.errors import ContractError, SettingsError
+from tidegate.contracts.errors import ContractError, SettingsError, mistakes_by_rule
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan, schema_fields
 from tidegate.contracts.privacy.classes import classes_of
 from tidegate.contracts.strength.candidates import Rule, candidate_rules
@@ -198,7 +198,7 @@ def _compiled(contract: DataContract, candidates: list[Rule]) -> tuple[Enforceme
             return compile_plan(extended), candidates
         except ContractError as error:
             # The schema's types may not allow a rule, such as bounds of days for texts without a format.
-            wrong = {index - len(own) for index in error.by_rule()}
+            wrong = {index - len(own) for index in mistakes_by_rule(error)}
             kept = [rule for index, rule in enumerate(candidates) if index not in wrong]
             if len(kept) == len(candidates):
                 raise

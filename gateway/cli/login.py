@@ -24,9 +24,9 @@ def login(*, registry: RegistryUrl = DEFAULT_REGISTRY) -> None:
 
     Asks for the key without showing it; from a pipe, reads its first line. The
     key is stored in the user's configuration folder, in a file that only this
-    user can read (mode 0600), and sent to this URL only. Verbs use it if no
-    TIDEGATE_REGISTRY_ variable has credentials. The job and the commands that need
-    Spark read the variables only.
+    user can read (mode 0600), and sent to this URL only. Commands use it if no
+    TIDEGATE_REGISTRY_ variable has credentials. The job and the commands that
+    need Spark read the variables only.
 
     Examples:
       tidegate login --registry https://registry.example

@@ -151,7 +151,8 @@ def list_records(  # noqa: PLR0913 - one parameter for each option
       tidegate quarantine list hospital.admissions --since 2026-07-01T12:00:00Z
 
     Exit codes: 0 listed; 2 unknown stream, an invalid filter, or the registry
-    knows no broker; 3 the registry or its broker does not answer; 7 no permission.
+    knows no broker; 3 the registry or its broker does not answer; 7 no
+    permission.
     """
     wanted = Filter(problem, rule, field, version, since, until, again)
     shown = total = 0

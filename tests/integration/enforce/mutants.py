@@ -162,7 +162,12 @@ STAGED_MUTANTS: dict[Part, Apply] = {
         Source(
             record_source.TopicSource,
             "resume",
-            (("resume(ledger, self._topic, self._earliest, self._latest)", "ledger.begin"),),
+            (
+                (
+                    "resume(ledger, self._topic, {**dict.fromkeys(latest, 0), **self._earliest}, latest)",
+                    "ledger.begin",
+                ),
+            ),
         ),
         Source(
             stream.StreamAttempt,

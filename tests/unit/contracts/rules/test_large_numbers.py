@@ -41,15 +41,19 @@ def rule_of(kind: str, bound: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("fastpath", [True, False])
-@pytest.mark.parametrize("bound", [1e23, ONE, str(ONE)])
-@pytest.mark.parametrize("kind_and_accepted", ACCEPTED, ids=lambda case: case[0])
+@pytest.mark.parametrize(
+    ("kind", "accepted", "bound"),
+    [
+        (kind, accepted, bound)
+        for kind, accepted in ACCEPTED
+        for bound in (1e23, ONE, str(ONE))
+        if not (isinstance(bound, str) and kind in {"forbidden", "one_of"})  # a text in a list is a text
+    ],
+)
 @pytest.mark.parametrize("type_name", ["number", ["number", "string"]])
 def test_a_record_has_one_verdict_however_its_number_is_written(
-    kind_and_accepted: Any, bound: Any, type_name: Any, fastpath: bool
+    kind: str, accepted: list[str], bound: Any, type_name: Any, fastpath: bool
 ) -> None:
-    kind, accepted = kind_and_accepted
-    if isinstance(bound, str) and kind in {"forbidden", "one_of"}:
-        pytest.skip("a text in a list is a text")
     schema = {"type": "object", "properties": {"n": {"type": type_name}}}
     plan = plan_with(schema, rules=[rule_of(kind, bound)], fastpath=fastpath)
     numbers = [*BELOW, *EQUAL, *ABOVE]
