@@ -24,8 +24,11 @@ _DEFAULT: Final = (
 )
 
 
-def advice_about(difference: Difference, old: Any, new: Any) -> str | None:
-    """Return advice about a difference, or None; `new` is the new schema, which must accept records of the `old` one."""
+def advice_about(difference: Difference, old: JsonFields, new: Any) -> str | None:
+    """Return advice about a difference, or None.
+
+    `new` is the new schema, which must accept records of the old one; `old` are the fields of that one.
+    """
     if difference.outcome is Outcome.PROVEN:
         return None
     if is_declared_now(difference, old):
@@ -35,7 +38,7 @@ def advice_about(difference: Difference, old: Any, new: Any) -> str | None:
     return None
 
 
-def is_declared_now(difference: Difference, old: Any) -> bool:
+def is_declared_now(difference: Difference, old: JsonFields) -> bool:
     """Return whether the new schema declares a property that was undeclared in an open object of the old schema.
 
     A property that the old schema names in any way, as in `required`, is expected in its records.
@@ -45,7 +48,7 @@ def is_declared_now(difference: Difference, old: Any) -> bool:
     else:
         was_undeclared = difference.old_pointer.endswith("/additionalProperties")
         is_new = was_undeclared and "/properties/" in difference.new_pointer
-    return is_new and _has_unnamed(tokens(difference.field), JsonFields(old))
+    return is_new and _has_unnamed(tokens(difference.field), old)
 
 
 def _has_unnamed(path: tuple[str, ...], fields: JsonFields) -> bool:

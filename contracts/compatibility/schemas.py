@@ -15,6 +15,7 @@ from tidegate.contracts.compatibility.separation import MISSING, values_at
 from tidegate.contracts.document.fields import tokens
 from tidegate.contracts.document.model import AvroSchema, DataContract, JsonSchema
 from tidegate.contracts.document.rule_model import Rule
+from tidegate.contracts.formats.json_fields import JsonFields
 from tidegate.contracts.formats.json_records import decode_exactly
 from tidegate.contracts.formats.json_schema import JsonSchemaFormat
 from tidegate.contracts.inclusion import avro, json_schema
@@ -140,15 +141,16 @@ def compare_schemas(base: Judge, candidate: Judge) -> Iterator[Change]:
             definitions = _definition(base.contract), _definition(candidate.contract)
             asserted = before.formats == "assert", after.formats == "assert"
             pair = json_schema.Pair(*definitions, formats_asserted=asserted)
+            fields = JsonFields(definitions[0])
             for change, difference in _one_way(base, definitions[0], pair.forth, Direction.BACKWARD):
                 if (
                     change.breaks
                     and base.contract.undeclared == "ignore"
-                    and is_declared_now(difference, definitions[0])
+                    and is_declared_now(difference, fields)
                 ):
                     yield _assumed(change)
                 else:
-                    yield replace(change, advice=advice_about(difference, *definitions))
+                    yield replace(change, advice=advice_about(difference, fields, definitions[1]))
             yield from (
                 change for change, _ in _one_way(candidate, definitions[1], pair.back, Direction.FORWARD)
             )

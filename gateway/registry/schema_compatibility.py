@@ -20,6 +20,7 @@ from typing import Final
 from tidegate.contracts.compatibility.advice import advice_about
 from tidegate.contracts.compatibility.finding import Direction, directions_of, is_transitive
 from tidegate.contracts.document.model import Compatibility
+from tidegate.contracts.formats.json_fields import JsonFields
 from tidegate.contracts.inclusion.answer import Difference, Inclusion, Outcome
 from tidegate.contracts.inclusion.avro import includes as avro_includes
 from tidegate.contracts.inclusion.json_schema import Pair
@@ -254,19 +255,23 @@ def _broken(new_as: str) -> str:
 def _messages(found: Inclusion, what: str, direction: Direction, reading: _Reading) -> tuple[str, ...]:
     if found.outcome is Outcome.PROVEN:
         return ()
-    return tuple(_message(difference, what, direction, reading) for difference in found.differences) or (
-        f"{{errorType:'{found.outcome.value}', description:'it cannot be shown that {what} is valid'}}",
-    )
+    is_advised = direction is Direction.BACKWARD and reading.old.schema_type == JSON
+    fields = JsonFields(reading.old.definition) if is_advised else None
+    return tuple(
+        _message(difference, what, direction, reading, fields) for difference in found.differences
+    ) or (f"{{errorType:'{found.outcome.value}', description:'it cannot be shown that {what} is valid'}}",)
 
 
-def _message(difference: Difference, what: str, direction: Direction, reading: _Reading) -> str:
+def _message(
+    difference: Difference, what: str, direction: Direction, reading: _Reading, fields: JsonFields | None
+) -> str:
+    """Return one reason; with `fields`, those of the old schema, it has advice."""
     places = difference.new_pointer, difference.old_pointer
     new, old = places if direction is Direction.BACKWARD else places[::-1]
     shown = (
         f", counterexample:{difference.counterexample.text}" if difference.counterexample is not None else ""
     )
-    definitions = reading.old.definition, reading.new.definition
-    advice = advice_about(difference, *definitions) if direction is Direction.BACKWARD else None
+    advice = None if fields is None else advice_about(difference, fields, reading.new.definition)
     remedy = f", remedy:'{advice}'" if advice else ""
     return (
         f"{{errorType:'{difference.code}', outcome:'{difference.outcome.value}', description:'{what}: "
