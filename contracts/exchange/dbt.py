@@ -265,7 +265,10 @@ class _Converter:
             self._leave(test.source, f"`{test.name}` has no bound that is a number; write a rule")
 
     def _imply_type(self, found: dict[str, Any], test: _Test, rule: dict[str, Any], argument: str) -> None:
-        """Give a column without a type the one that a rule implies: the rule alone passes values of other types."""
+        """Set the type of an untyped column to the one that a rule implies.
+
+        The rule alone accepts values of other types.
+        """
         if "logicalType" in found:
             return
         # A type refuses records, which a test that warns does not.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -213,12 +213,11 @@ class Inference:
         rules.rules.sort(key=lambda each: order.index(each.path))
         usable = [each for each in rules.rules if all(step == EACH or step for step in each.path)]
         key = self._key(structure)
-        document = self._compiling(name, structure, usable, personal, key)
-        evaluation = self._evaluate(document, [*structure.proposals, *usable])
+        document = partial(self._document, name, structure, usable, personal, key)
+        evaluation = self._evaluate(_compiling(document, usable), [*structure.proposals, *usable])
         withdraw_doubtful(structure)
-        document = self._document(name, structure, usable, personal, key)
         return Inferred(
-            document,
+            document(),
             self._definition(structure),
             structure,
             usable,
@@ -274,29 +273,6 @@ class Inference:
 
     def _definition(self, structure: Structure) -> Any:
         return structure.definition if self.avro_schema is None else self.avro_schema
-
-    def _compiling(
-        self,
-        name: str,
-        structure: Structure,
-        rules: list[Proposal],
-        personal: dict[Path, str],
-        key: Proposal | None,
-    ) -> dict[str, Any]:
-        """Return the document without the rules that do not compile; these become doubtful."""
-        while True:
-            document = self._document(name, structure, rules, personal, key)
-            try:
-                check_compiles(DataContract.model_validate(document))
-            except ContractError as error:
-                enforced = [each for each in rules if each.is_enforced]
-                wrong = mistakes_by_rule(error)
-                if not wrong:
-                    raise
-                for index, message in wrong.items():
-                    enforced[index].doubt = f"it does not suit the schema: {message}"
-            else:
-                return document
 
     def _document(
         self,
@@ -416,3 +392,23 @@ def _hashes(positions: Positions) -> Any:
         mixed = (positions.astype(np.uint64) + np.uint64(1)) * _MULTIPLIER
         mixed = (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
         return mixed ^ (mixed >> np.uint64(32))
+
+
+def _compiling(document: Callable[[], dict[str, Any]], rules: list[Proposal]) -> dict[str, Any]:
+    """Return the document without the rules that do not compile; these become doubtful.
+
+    `document` builds it from the enforced ones among `rules`. Raises ContractError for a mistake elsewhere.
+    """
+    while True:
+        built = document()
+        try:
+            check_compiles(DataContract.model_validate(built))
+        except ContractError as error:
+            enforced = [each for each in rules if each.is_enforced]
+            wrong = mistakes_by_rule(error)
+            if not wrong:
+                raise
+            for index, message in wrong.items():
+                enforced[index].doubt = f"it does not suit the schema: {message}"
+        else:
+            return built

@@ -168,11 +168,11 @@ def _range(field: FieldProfile, sentinels: list[Sentinel], low: float, high: flo
 def _sentence(field: FieldProfile, bounds: dict[str, Any]) -> str:
     name = label(field.path)
     if "maximum" not in bounds:
-        return f"{name} is not negative."
+        return f"{name} must not be negative."
     return (
-        f"{name} lies between {bounds['minimum']} and {bounds['maximum']}."
+        f"{name} must be from {bounds['minimum']} to {bounds['maximum']}."
         if "minimum" in bounds
-        else f"{name} is at most {bounds['maximum']}."
+        else f"{name} must be at most {bounds['maximum']}."
     )
 
 

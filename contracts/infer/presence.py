@@ -104,14 +104,14 @@ class Presence:
         self._left_out.update(self.optional[_MOST_FIELDS:])
 
     def _lone(self, pair: Pair) -> Tally:
-        """Return the records that have the first field and lack the second, of which one may not be optional here."""
+        """Return the records that have the first field and lack the second; every record may have one of them."""
         left, right = pair
         if not self.present(right):
             return self.has.get(left, _NONE)
         return self.lacks[right] if self.present(left) == self.rows else self.lone.get(pair, _NONE)
 
     def _lacking(self, pair: Pair) -> Labels:
-        """Return the records with each text of the first field that lack the second, which may not be optional here."""
+        """Return, for each text of the first field, the records that lack the second; no record may have that one."""
         path, other = pair
         return self.lacking.get(pair, {}) if self.present(other) else self.labels.get(path, {})
 

@@ -80,9 +80,9 @@ def _orders(pairs: Pairs, types: Mapping[Path, ProposedType], rules: RuleList) -
         rule = {
             "kind": "ordered",
             "fields": [join(order.left), join(order.right)],
-            "description": f"{left} is not after {right}."
+            "description": f"{left} must not be after {right}."
             if order.kind != "number"
-            else f"{left} is at most {right}.",
+            else f"{left} must be at most {right}.",
         }
         rules.add(f"{slug(order.left)}-to-{slug(order.right)}", rule, proposal)
 
@@ -156,7 +156,7 @@ def _ratios(pairs: Pairs, names: Mapping[Path, FieldProfile], rules: RuleList) -
         rule = {
             "kind": "cel",
             "expr": f"{_member(ratio.left)} <= {_member(ratio.right)} * {limit}",
-            "description": f"{left} is at most {limit} times {right}.",
+            "description": f"{left} must be at most {limit} times {right}.",
         }
         rules.add(f"{slug(ratio.left)}-per-{slug(ratio.right)}", rule, proposal)
 
