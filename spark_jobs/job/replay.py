@@ -31,17 +31,15 @@ from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.replay import (
     Closed,
     ReplayAction,
-    ReplayedChunk,
     ReplayReport,
     ReplayRequest,
     ReplayState,
     Untouched,
-    done_well,
-    is_over_budget,
     runs_of,
 )
 from tidegate.contracts.stream.replay_preview import RefusedRecord, fix_for, judged_again
 from tidegate.contracts.stream.replay_progress import ReplayProgress
+from tidegate.contracts.stream.replayed_chunk import ReplayedChunk, done_well, is_over_budget
 from tidegate.spark_jobs.job.replay_chunk import (
     CHUNK_RECORDS,
     FailedAgain,

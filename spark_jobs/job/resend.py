@@ -17,8 +17,9 @@ from tidegate.contracts.stream.history import HISTORY_PARTITION
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
 from tidegate.contracts.stream.ledger import Ledger, Position
 from tidegate.contracts.stream.positions import Positions
-from tidegate.contracts.stream.replay import Closed, ReplayedChunk
+from tidegate.contracts.stream.replay import Closed
 from tidegate.contracts.stream.replay_preview import RefusedRecord
+from tidegate.contracts.stream.replayed_chunk import ReplayedChunk
 from tidegate.spark_jobs.kafka.outputs import OutputRecord, TransactionalProducer
 from tidegate.spark_jobs.kafka.replayed import ReplayedTopic, fenced_sender, require_closed, resent_ahead
 from tidegate.spark_jobs.sinks.sink import Sink

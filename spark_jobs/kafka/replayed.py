@@ -11,7 +11,8 @@ from tidegate.contracts.stream.kafka_connection import KafkaConnection
 from tidegate.contracts.stream.ledger import Ledger
 from tidegate.contracts.stream.output_topics import replayed_topic
 from tidegate.contracts.stream.positions import Positions, chained, following, named_by
-from tidegate.contracts.stream.replay import Closed, ReplayedChunk
+from tidegate.contracts.stream.replay import Closed
+from tidegate.contracts.stream.replayed_chunk import ReplayedChunk
 from tidegate.spark_jobs.kafka.dropped import chain_records, read_chain, read_texts
 from tidegate.spark_jobs.kafka.kafka_ledger import transactional_id
 from tidegate.spark_jobs.kafka.outputs import OutputRecord, TransactionalProducer

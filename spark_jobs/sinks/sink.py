@@ -24,8 +24,8 @@ from tidegate.contracts.stream.ledger import (
     Vector,
     span,
 )
-from tidegate.contracts.stream.replay import ReplayedChunk
 from tidegate.contracts.stream.replay_progress import ReplayProgress
+from tidegate.contracts.stream.replayed_chunk import ReplayedChunk
 from tidegate.contracts.stream.report import TableMaintenance, TableSize
 from tidegate.spark_jobs.kafka.topics import Topic
 from tidegate.spark_jobs.steps import Stopwatch

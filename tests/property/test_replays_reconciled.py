@@ -14,7 +14,8 @@ from tidegate.contracts.stream.ledger import BatchTotals, Ledger, Position, Publ
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.reconcile import Reconciliation
 from tidegate.contracts.stream.reconciliation import Answer
-from tidegate.contracts.stream.replay import ReplayedChunk, ReplayRequest, digest_of_refusals, runs_of
+from tidegate.contracts.stream.replay import ReplayRequest, digest_of_refusals, runs_of
+from tidegate.contracts.stream.replayed_chunk import ReplayedChunk
 from tidegate.contracts.stream.segments import FateCounts
 
 PARTITIONS = 2

@@ -25,7 +25,8 @@ from tests.model.rewind import RewindPart, RewindProtocol
 from tests.model.schedules import AnyPart, kafka_counterexample, replay_counterexample, world_of
 from tests.model.upserts import UpsertPart
 from tidegate.contracts.stream.positions import Positions
-from tidegate.contracts.stream.replay import Closed, ReplayedChunk
+from tidegate.contracts.stream.replay import Closed
+from tidegate.contracts.stream.replayed_chunk import ReplayedChunk
 from tidegate.contracts.stream.rewind import Rewind
 from tidegate.spark_jobs.adopt import rewind as rewinding
 from tidegate.spark_jobs.adopt.rewind import Rewinder

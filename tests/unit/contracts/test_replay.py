@@ -24,16 +24,15 @@ from tidegate.contracts.stream.replay import (
     MOST_REQUEST_BYTES,
     MOST_REQUEST_RUNS,
     Closed,
-    ReplayedChunk,
     ReplayRequest,
     Untouched,
     digest_of_refusals,
-    is_over_budget,
     positions_of,
     runs_of,
     why_untouched,
 )
 from tidegate.contracts.stream.replay_progress import ReplayProgress
+from tidegate.contracts.stream.replayed_chunk import ReplayedChunk, is_over_budget
 from tidegate.contracts.stream.segments import Segment
 
 HELD = LEDGER.model_copy(

@@ -15,7 +15,6 @@ from tidegate.contracts.errors import Fenced, StreamStopped, Unavailable
 from tidegate.contracts.stream.ledger import BatchTotals, Ledger
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.replay import (
-    ReplayedChunk,
     ReplayReport,
     ReplayRequest,
     ReplayState,
@@ -23,6 +22,7 @@ from tidegate.contracts.stream.replay import (
     runs_of,
 )
 from tidegate.contracts.stream.replay_progress import ReplayProgress
+from tidegate.contracts.stream.replayed_chunk import ReplayedChunk
 from tidegate.spark_jobs.job.control import StreamPaused
 from tidegate.spark_jobs.job.replay import Prepared
 from tidegate.spark_jobs.job.replay_chunk import FailedAgain, ReplayChunk, most_records

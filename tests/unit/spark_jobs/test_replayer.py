@@ -13,8 +13,9 @@ from tests.unit.spark_jobs.test_replay_loop import RECORDS, REFUSALS, request
 from tidegate.contracts.stream.closure import Closure
 from tidegate.contracts.stream.ledger import BatchTotals
 from tidegate.contracts.stream.positions import Positions
-from tidegate.contracts.stream.replay import Closed, ReplayedChunk, ReplayState, runs_of
+from tidegate.contracts.stream.replay import Closed, ReplayState, runs_of
 from tidegate.contracts.stream.replay_progress import ReplayProgress
+from tidegate.contracts.stream.replayed_chunk import ReplayedChunk
 from tidegate.spark_jobs.job import replay
 from tidegate.spark_jobs.job.replay import Prepared, Replayer
 from tidegate.spark_jobs.job.replay_chunk import FailedAgain, ReplayChunk
