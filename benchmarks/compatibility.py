@@ -51,6 +51,9 @@ def measure(*, smoke: bool, each: bool = False) -> list[Figure]:
         name: timed(partial(compare, base, contract("c", "1.1.0", new)), rounds)
         for name, new in changed(old).items()
     }
+    stricter = document("c", "1.1.0", old)
+    stricter["rules"][0]["values"] = [99, 98]
+    rules = timed(partial(compare, base, DataContract.model_validate(stricter)), rounds)
     if each:
         for name, milliseconds in schemas.items():
             print(f"{name:32s} {milliseconds:>8.1f} ms, whole contracts {whole[name]:>8.1f} ms")
@@ -60,6 +63,7 @@ def measure(*, smoke: bool, each: bool = False) -> list[Figure]:
             "compatibility_300_fields_median", statistics.median(schemas.values()), "ms", COMPARISON_MS
         ),
         Figure.of("contracts_300_fields_slowest", max(whole.values()), "ms", COMPARISON_MS),
+        Figure.of("contracts_300_fields_rule_narrowed", rules, "ms", COMPARISON_MS),
         Figure.of("check_200_changed_contracts", checked_folder(contracts), "s", FOLDER_SECONDS),
     ]
 

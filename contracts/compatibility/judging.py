@@ -212,27 +212,45 @@ def _number(schema: dict[str, Any], *, is_whole: bool) -> Any:
 
 
 _BATCH: Final = 256
+_FEW: Final = 100
+"""Records that are judged without the fast path."""
 
 
 class Judge:
-    """One contract, with its plan, which is compiled on first use."""
+    """One contract, with its plans, which are compiled on first use."""
 
     def __init__(self, contract: DataContract) -> None:
         self.contract = contract
+        self._judged = 0
 
     @cached_property
     def plan(self) -> EnforcementPlan | None:
-        """Return the plan for payloads without framing; None if the contract does not compile.
+        """Return the plan for payloads without framing, without a fast path; None if the contract does not compile.
 
-        It has only one column: columns do not affect the verdict, and deriving many of them is the slowest part.
+        It has only one column: columns do not affect the verdict, and deriving many of them is slow.
         """
+        return self._compiled(fastpath=False)
+
+    @cached_property
+    def _fast_plan(self) -> EnforcementPlan | None:
+        return self._compiled(fastpath=None)
+
+    def plan_for(self, records: int) -> EnforcementPlan | None:
+        """Return the plan for judging so many more records; None if the contract does not compile.
+
+        Most comparisons judge few records. For 300 fields, the fast path then takes longer to compile than it saves.
+        """
+        self._judged += records
+        return self.plan if self._judged <= _FEW else self._fast_plan
+
+    def _compiled(self, *, fastpath: bool | None) -> EnforcementPlan | None:
         names = self.fields.top_level()[:1]
         column = [
             Column.model_validate({"name": "c", "from": join((name,)), "type": "json"}) for name in names
         ]
         changes = {"framing": "none", "primary_key": (), "columns": tuple(column)}
         try:
-            return compile_plan(self.contract.model_copy(update=changes))
+            return compile_plan(self.contract.model_copy(update=changes), fastpath=fastpath)
         except ContractError:
             return None
 
@@ -309,7 +327,7 @@ class Pair:
 
         None if its schema refuses the record, or the record cannot be judged.
         """
-        plan = self.old.plan
+        plan = self.old.plan_for(1)
         value = self._old_value(record)
         if plan is None or value is None:
             return None
@@ -321,19 +339,20 @@ class Pair:
         return frozenset(violation.code for violation in verdict.violations)
 
     def _judge(self, batch: Sequence[Any]) -> Iterator[Refusal]:
-        if self.old.plan is None or self.new.plan is None:
+        old, new = self.old.plan_for(len(batch)), self.new.plan_for(len(batch))
+        if old is None or new is None:
             return
         values = [self._old_value(record) for record in batch]
         known = [(record, value) for record, value in zip(batch, values, strict=True) if value is not None]
-        judged = self.old.plan.judge(pa.array([value for _, value in known], pa.large_binary()))
+        judged = old.judge(pa.array([value for _, value in known], pa.large_binary()))
         written = [Disposition(code).is_written for code in judged.field("disposition").to_pylist()]
         met = [
             (record, value) for (record, value), is_written in zip(known, written, strict=True) if is_written
         ]
         read_values = [self._new_value(value) for _, value in met]
-        verdicts = self.new.plan.judge(pa.array(read_values, pa.large_binary())).to_pylist()
+        verdicts = new.judge(pa.array(read_values, pa.large_binary())).to_pylist()
         for (record, value), new_value, verdict in zip(met, read_values, verdicts, strict=True):
-            slots = self.new.plan.failed_slots(verdict["failed"])
+            slots = new.failed_slots(verdict["failed"])
             if new_value is None or not slots:
                 continue
             yield Refusal(

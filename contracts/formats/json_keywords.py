@@ -5,8 +5,11 @@ Source: JSON Schema drafts 4, 6 and 7, validation; 2019-09 chapter 9 and 2020-12
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final
+
+import orjson
 
 from tidegate.contracts.document.fields import tokens, value_at
 
@@ -51,13 +54,20 @@ def subschemas(schema: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
 
 _LIMITS: Final = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 _MAX_EXACT: Final = 2**53
+_WHOLE: Final = re.compile(rb"\.0[,}\]]")
+"""The end of a whole number with a point in JSON text, as orjson writes it up to 10^16."""
 
 
 def with_whole_limits(schema: Any) -> Any:
-    """Return a copy of a schema with whole limits such as 10.0 as integers.
+    """Return a schema with whole limits such as 10.0 as integers: a copy, or the schema itself if it has none.
 
     jsonschema-rs compares a number with an integer exactly, but with a double only by the number's nearest double.
     """
+    try:
+        if _WHOLE.search(orjson.dumps(schema)) is None:
+            return schema
+    except orjson.JSONEncodeError:  # integers beyond 64 bits
+        pass
     return subschemas_changed(schema, _with_whole_limits)
 
 

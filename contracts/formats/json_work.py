@@ -8,11 +8,13 @@ beforehand, by counting its paths.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+import orjson
 from referencing import Registry, Resource
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
@@ -22,7 +24,7 @@ from tidegate.contracts.errors import ContractError
 from tidegate.contracts.formats.json_keywords import REFERENCES
 
 if TYPE_CHECKING:
-    from referencing._core import Resolver  # part of the library's API, but not in __all__
+    from referencing._core import Resolved, Resolver  # part of the library's API, but not in __all__
 
 MAX_STEPS: Final = 10_000
 """Maximum steps for one value, in addition to four for each subschema: 10,000 take about 50 ms."""
@@ -47,6 +49,10 @@ _LEADING: Final = frozenset(
 )
 """The keywords that lead to other subschemas. Most subschemas have none, and are not searched for parts."""
 _UNEVALUATED: Final = ("unevaluatedItems", "unevaluatedProperties")
+_NAMED: Final = re.compile(
+    rb'"(?:\$id|\$anchor|\$dynamicAnchor)":|"id":"|"\$(?:ref|dynamicRef|recursiveRef)":"(?!#["/])'
+)
+"""What a schema has in its JSON text if its references cannot all be resolved as JSON Pointers from its root."""
 
 
 class TooMuchWorkError(ContractError):
@@ -122,11 +128,14 @@ class _Work:
         self._definition = schema
         resource = Resource.from_contents(schema, default_specification=DRAFT202012)
         registry: Registry[Any] = Registry().with_resource(_ROOT, resource)
-        with suppress(AttributeError, TypeError):  # a part is not a schema, which the validator reports
-            # Crawl once, because each lookup of an anchor searches everything that has not been crawled yet.
-            registry = registry.crawl()
+        if _has_names(schema):
+            with suppress(AttributeError, TypeError):  # a part is not a schema, which the validator reports
+                # Crawl once, because each lookup of an anchor searches everything that has not been crawled yet.
+                registry = registry.crawl()
         self._resolver = registry.resolver(_ROOT)
         self._known: dict[Key, Subschema] = {}
+        self._targets: dict[tuple[str, str], Resolved[Any]] = {}
+        """The targets of references, by the base URI and the reference."""
         self.root = Subschema(schema)
         self._open = {self.root}
 
@@ -171,10 +180,13 @@ class _Work:
         self, schema: Subschema, reference: str, resolver: Resolver[Any]
     ) -> Iterator[tuple[Subschema, Resolver[Any]]]:
         """Record the target of a reference, and yield it with its resolver if it is new."""
-        try:
-            resolved = resolver.lookup(reference)
-        except (Unresolvable, ValueError, TypeError, AttributeError):
-            return  # the validator reports it
+        resolved = self._targets.get((base_of(resolver), reference))
+        if resolved is None:
+            try:
+                resolved = resolver.lookup(reference)
+            except (Unresolvable, ValueError, TypeError, AttributeError):
+                return  # the validator reports it
+            self._targets[base_of(resolver), reference] = resolved
         if not isinstance(resolved.contents, dict):
             return
         part, is_new = self._known_as(resolved.contents, resolved.resolver)
@@ -264,6 +276,14 @@ class _Work:
             "in turn; name each of them once"
         )
         return TooMuchWorkError.at(_DEFINITION + _pointer_to(schema.node, self._definition), message)
+
+
+def _has_names(schema: dict[str, Any]) -> bool:
+    """Return whether finding the targets of references takes more than a JSON Pointer from the root."""
+    try:
+        return _NAMED.search(orjson.dumps(schema)) is not None
+    except orjson.JSONEncodeError:  # integers beyond 64 bits, or a part that is not JSON
+        return True
 
 
 def _leads_on(schema: Subschema) -> bool:

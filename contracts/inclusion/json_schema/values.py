@@ -36,6 +36,7 @@ MAX_EXPONENT: Final = 400
 """Numbers with larger exponents are not used in calculations: 1e999999999 would exhaust the memory."""
 
 Key = tuple[Any, ...]
+_CONTAINERS: Final = (dict, list)
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
@@ -101,7 +102,7 @@ def exceeds(value: Any, depth: int, size: int) -> bool:
             members = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
             size -= len(members)
             has_children = has_children or bool(members)
-            below += [each for each in members if isinstance(each, dict | list)]
+            below += [each for each in members if isinstance(each, _CONTAINERS)]
         if size < 0:
             return True
         if not has_children:
