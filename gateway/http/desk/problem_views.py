@@ -18,6 +18,7 @@ from tidegate.gateway.http.desk.desk_route import Form
 from tidegate.gateway.http.desk.problems_views import ProblemsFilter
 from tidegate.gateway.http.desk.quarantine_views import RecordLine, record_lines
 from tidegate.gateway.http.desk.replay_views import ReplayRow, replay_rows
+from tidegate.gateway.http.models.quarantine import StateRequest
 from tidegate.gateway.http.problems import InvalidBody
 from tidegate.gateway.storage.problems import ProblemComment
 from tidegate.gateway.streams.problem_states import Mute, ProblemState
@@ -152,7 +153,7 @@ def change_state(factory: Factory, principal: Principal, stream: str, problem: s
     """Change the state of a problem with a form. Raises InvalidBody, NotFoundError, Forbidden, ConflictError."""
     state = _state_in(form)
     mute = _mute_in(form) if state is ProblemState.MUTED else None
-    resolved_in = form.text("in_version") if state is ProblemState.RESOLVED else None
+    resolved_in = _version_in(form) if state is ProblemState.RESOLVED else None
     factory.problems(principal).change_state(stream, problem, state, mute=mute, resolved_in=resolved_in)
 
 
@@ -180,17 +181,29 @@ def _state_in(form: Form) -> ProblemState:
 
 
 def _mute_in(form: Form) -> Mute:
+    """Return the condition in a form; its time is in UTC unless it has an offset. Raises InvalidBody."""
     until, count, percent = form.text("until"), form.text("count"), form.text("percent")
     try:
-        return Mute(
-            until=None if until is None else datetime.fromisoformat(until).replace(tzinfo=UTC),
+        at = None if until is None else datetime.fromisoformat(until)
+        wanted = StateRequest(
+            state=ProblemState.MUTED,
+            until=at if at is None or at.tzinfo is not None else at.replace(tzinfo=UTC),
             count=None if count is None else int(count),
             ratio=None if percent is None else float(percent) / 100,
         )
+        return Mute(until=wanted.until, count=wanted.count, ratio=wanted.ratio)
     except ValueError:
         raise _wrong(
             "mute", "takes a time, a number of records from 1 on, or a percentage up to 100"
         ) from None
+
+
+def _version_in(form: Form) -> str | None:
+    """Return the contract version in a form, None without one. Raises InvalidBody."""
+    try:
+        return StateRequest(state=ProblemState.RESOLVED, in_version=form.text("in_version")).in_version
+    except ValueError:
+        raise _wrong("in_version", "is a version of the contract, such as 1.2.0") from None
 
 
 def _wrong(name: str, what: str) -> InvalidBody:

@@ -14,7 +14,8 @@ from uuid import uuid4
 
 from tidegate.contracts.errors import Unavailable
 from tidegate.spark_jobs.sinks.iceberg.history import RETRACTED, STAGED
-from tidegate.spark_jobs.sinks.java import JAVA_ERRORS, first_line
+from tidegate.spark_jobs.sinks.java import JAVA_ERRORS, first_line, java_class
+from tidegate.spark_jobs.sinks.store import STAGE_ATTEMPTS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,10 +40,7 @@ class Retraction:
         `summary` are the properties of the last snapshot. Raises Unavailable.
         """
         try:
-            self._table.refresh()
-            self._head = int(self._table.currentSnapshot().snapshotId())
-            self._branch = f"{_BRANCHES}{self._head}_{uuid4().hex[:8]}"
-            self._table.manageSnapshots().createBranch(self._branch, self._head).commit()
+            self._create_branch()
             rows = f"{self._quoted}.`branch_{self._branch}` WHERE {condition}"
             self._spark.sql(f"DELETE FROM {rows}").collect()  # noqa: S608 - our own words
             deletion = self._head_of(self._branch)
@@ -54,6 +52,20 @@ class Retraction:
             self._staged = self._head_of(self._branch)
         except JAVA_ERRORS as error:
             raise Unavailable(f"{self._quoted}: rows could not be deleted: {first_line(error)}") from error
+
+    def _create_branch(self) -> None:
+        """Create the branch; Iceberg does not retry a change of branches after a conflict, so this does."""
+        for attempt in range(STAGE_ATTEMPTS):
+            self._table.refresh()
+            self._head = int(self._table.currentSnapshot().snapshotId())
+            self._branch = f"{_BRANCHES}{self._head}_{uuid4().hex[:8]}"
+            try:
+                self._table.manageSnapshots().createBranch(self._branch, self._head).commit()
+            except JAVA_ERRORS as error:
+                if attempt + 1 == STAGE_ATTEMPTS or not java_class(error).endswith(".CommitFailedException"):
+                    raise
+            else:
+                return
 
     def on_head(self, metadata: Any) -> Any | None:
         """Return the staged snapshot if the head of `main` is still the one it is based on; None otherwise."""

@@ -18,6 +18,8 @@ from tidegate.contracts.stream.evidence import read_evidence
 from tidegate.contracts.stream.ledger import BatchTotals, span
 from tidegate.contracts.verdict import Severity, Stage
 from tidegate.spark_jobs.sinks.iceberg.catalogs import open_table
+from tidegate.spark_jobs.sinks.iceberg.history import STAGED
+from tidegate.spark_jobs.sinks.iceberg.retraction import Retraction
 from tidegate.spark_jobs.sinks.iceberg.table import IcebergTable, table_name
 from tidegate.spark_jobs.steps import Step
 
@@ -307,3 +309,32 @@ def test_another_commit_while_the_branch_is_moved_is_no_failure(
     monkeypatch.setattr(table, "_branches", changed)
     assert table.publish(table.stage([]), held, held) is not None
     assert next(changes) == 2
+
+
+def test_another_commit_while_a_deletion_makes_its_branch_is_no_failure(
+    line: Line,
+) -> None:
+    line.produce(row(0), row(2))
+    line.enforce()
+    name = table_name(line.contract_id)
+    table, changes = IcebergTable(line.spark, name)._load(), count()
+
+    class Overtaken:
+        """The table of Iceberg, whose first change of branches another commit comes before."""
+
+        def __getattr__(self, called: str) -> Any:
+            return getattr(table, called)
+
+        def manageSnapshots(self) -> Any:  # noqa: N802 - as Iceberg names it
+            change = table.manageSnapshots()
+            if next(changes):
+                return change
+            other = f"ALTER TABLE {name} SET TBLPROPERTIES ('other' = '1')"
+            return _Overtaken(change, lambda: line.spark.sql(other))
+
+    retraction = Retraction(line.spark, name, Overtaken())
+    retraction.stage("id = 'r0'", {STAGED: "one"})
+    assert next(changes) == 2
+    assert retraction.on_head(IcebergTable(line.spark, name)._operations().refresh()) is not None
+    retraction.clean()
+    assert len(line.rows()) == 2

@@ -62,6 +62,16 @@ def test_who_reads_is_registered_listed_changed_and_removed(tidegate: Run, publi
     assert tidegate("consumers", "remove", ID, "warded").returncode == 2
 
 
+def test_the_name_of_a_team_cannot_control_the_terminal(tidegate: Run, published: Path) -> None:
+    assert published
+    made = tidegate("consumers", "register", ID, "loud", "--team", "a\x1b[2J\u202eb")
+    assert made.returncode == 0
+    for shown in (made.stdout, tidegate("consumers", "list", ID).stdout):
+        assert b"loud (a" in shown or b"loud registered: loud (a" in shown
+        assert b"\x1b" not in shown
+        assert "\u202e".encode() not in shown
+
+
 def test_what_a_change_breaks_who_blocks_it_and_their_agreement(tidegate: Run, published: Path) -> None:
     free = tidegate("consumers", "blocks", published)
     assert (free.returncode, free.stdout) == (0, b"hospital.admissions 1.2.0 breaks nothing (BACKWARD)\n")

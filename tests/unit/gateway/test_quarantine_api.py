@@ -19,6 +19,7 @@ from tidegate.gateway.streams.quarantine_index.filters import QuarantineFilter
 from tidegate.gateway.streams.quarantine_index.positions import FrozenPositions
 
 BASE = "/api/v1/streams/adm"
+ORIGIN = {"Origin": "http://localhost"}
 SPAN = {"since": "2026-07-01T12:00:00Z", "until": "2026-07-02T12:00:00Z"}
 
 
@@ -210,6 +211,27 @@ def test_decisions_are_kept_over_a_new_index(factory: Factory, get: Any, post: A
         "problem.commented",
         "quarantine.index-rebuilt",
     ]
+
+
+@pytest.mark.usefixtures("four_problems")
+def test_the_form_of_the_desk_takes_what_the_api_takes(client: Any, get: Any) -> None:
+    path = f"/problems/{get('/problems')['problems'][0]['id']}"
+
+    def post_form(**fields: str) -> int:
+        answer = client.request("POST", f"/desk/streams/adm{path}/state", data=fields, headers=ORIGIN)
+        return int(answer.status_code)
+
+    for until, expected in (
+        ("2026-12-01T10:00", "2026-12-01T10:00:00Z"),
+        ("2026-12-01T10:00:00+02:00", "2026-12-01T08:00:00Z"),
+    ):
+        assert post_form(state="muted", until=until) == 303
+        assert datetime.fromisoformat(get(path)["muted"]["until"]) == datetime.fromisoformat(expected)
+    assert post_form(state="muted", until="0001-01-01T00:00") == 422
+    assert post_form(state="resolved", in_version="the next one") == 422
+    assert get(path)["state"] == "muted"
+    assert post_form(state="resolved", in_version="1.2.0") == 303
+    assert get(path)["resolved_in"] == "1.2.0"
 
 
 @pytest.mark.usefixtures("four_problems")
