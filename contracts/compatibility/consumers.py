@@ -12,6 +12,7 @@ from tidegate.contracts.compatibility.judging import Judge
 from tidegate.contracts.compatibility.rule_schemas import STEPS, with_rules
 from tidegate.contracts.document.model import Consumer, DataContract, JsonSchema
 from tidegate.contracts.document.semver import major_of
+from tidegate.contracts.document.terms import equal_json
 from tidegate.contracts.errors import ContractError
 from tidegate.contracts.inclusion import json_schema
 from tidegate.contracts.inclusion.answer import Difference, Inclusion, Outcome
@@ -51,7 +52,8 @@ def readers_of(*lists: Iterable[Consumer]) -> dict[str, Reader]:
         known = readers.get(each.id, Reader(each.id, each.reads, ()))
         # A consumer that does not declare what it reads may read any field.
         reads = tuple(dict.fromkeys([*known.reads, *each.reads])) if known.reads and each.reads else ()
-        is_more = each.assumes is not None and each.assumes not in known.assumes
+        is_known = any(equal_json(each.assumes, one) for one in known.assumes)
+        is_more = each.assumes is not None and not is_known
         assumes = (*known.assumes, each.assumes) if is_more else known.assumes
         readers[each.id] = Reader(each.id, reads, assumes)
     return readers
@@ -102,7 +104,7 @@ def compare_consumers(base: Judge, candidate: Judge) -> Iterator[Change]:
         if old is None or new is None:
             code, what = ("consumer.added", "new") if old is None else ("consumer.removed", "gone")
             yield Change(code, f"the consumer {name} is {what}", *places, Outcome.PROVEN)
-        elif old != new:
+        elif not equal_json((old.reads, old.assumes), (new.reads, new.assumes)):
             sentence = f"the consumer {name} says in another way what it reads"
             yield Change("consumer.reads-changed", sentence, *places, Outcome.PROVEN)
     if (base.contract.schema_, base.contract.rules) != (candidate.contract.schema_, candidate.contract.rules):

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from tidegate.contracts.compatibility.finding import Change, Direction, FindingSeverity, was_and_is
 from tidegate.contracts.document.model import DataContract, Expectation
-from tidegate.contracts.document.terms import OnViolation
+from tidegate.contracts.document.terms import OnViolation, equal_json
 from tidegate.contracts.inclusion.answer import Outcome
 from tidegate.contracts.inclusion.intervals import Intervals
 from tidegate.contracts.verdict import Severity
@@ -106,7 +106,7 @@ def _changes(
             code, sentence = "expectation.on-violation-changed", f"{name} {_consequences(old, new)}"
             severity = FindingSeverity.WARNING
             yield Change(code, sentence, *places, Outcome.PROVEN, fields, frozenset(), severity)
-        if _meaning(old) != _meaning(new):
+        if not equal_json(_meaning(old), _meaning(new)):
             sentence = f"{name}: {_differences(old.expectation, new.expectation)}"
             yield _changed(old.expectation, new.expectation, sentence, places, fields)
 
@@ -155,7 +155,7 @@ def _compared(old: Expectation, new: Expectation) -> tuple[bool | None, bool | N
             listed, wanted = wanted, listed
         tightened |= not listed <= wanted
         loosened |= not wanted <= listed
-    return (tightened, loosened) if left == right else (None, None)
+    return (tightened, loosened) if equal_json(left, right) else (None, None)
 
 
 def _interval(kwargs: dict[str, Any]) -> Intervals | None:
@@ -174,7 +174,9 @@ def _differences(old: Expectation, new: Expectation) -> str:
     before, after = (
         {"type": each.type, **each.kwargs, "min_records": each.min_records} for each in (old, new)
     )
-    names = [name for name in dict.fromkeys([*before, *after]) if before.get(name) != after.get(name)]
+    names = [
+        name for name in dict.fromkeys([*before, *after]) if not equal_json(before.get(name), after.get(name))
+    ]
     return (
         ", ".join(was_and_is(name, before.get(name), after.get(name)) for name in names) or "it is the same"
     )

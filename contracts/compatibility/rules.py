@@ -19,7 +19,7 @@ from tidegate.contracts.compatibility.separation import Search
 from tidegate.contracts.document.fields import tokens
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.document.rule_model import Cel, Rule
-from tidegate.contracts.document.terms import OnViolation
+from tidegate.contracts.document.terms import OnViolation, equal_json
 from tidegate.contracts.formats.avro_types import Array, AvroType, Enum, Fixed, Map, Primitive, Record, Union
 from tidegate.contracts.inclusion.answer import Outcome
 from tidegate.contracts.inclusion.json_schema.prover import Budget
@@ -129,7 +129,7 @@ def _is_same(rule: Rule, predecessor: Rule | None, old: Judge, new: Judge) -> bo
     """Return whether the predecessor of a rule has the same meaning and is about fields of the same types."""
     if predecessor is None or not refuses(predecessor, old.contract):
         return False
-    if meaning_of(rule) != meaning_of(predecessor):
+    if not have_one_meaning(rule, predecessor):
         return False
     if old.contract.schema_ == new.contract.schema_:
         return True
@@ -239,7 +239,7 @@ def _harmless(base: DataContract, candidate: DataContract, reported: set[str]) -
             severity = FindingSeverity.WARNING if is_refusing[1] else FindingSeverity.INFO
             code = "rule.on-violation-changed"
             yield Change(code, sentence, pointer, base_pointer, Outcome.PROVEN, fields, frozenset(), severity)
-        if rule_id in reported or (old and new and meaning_of(old) == meaning_of(new)):
+        if rule_id in reported or (old and new and have_one_meaning(old, new)):
             continue
         is_enforced = any(is_refusing)
         code = "rule.rewritten" if is_enforced else "rule.warning-changed"
@@ -288,7 +288,7 @@ def _difference(before: Rule | None, after: Rule | None) -> str:
     names = [
         name
         for name in dict.fromkeys([*old, *new])
-        if name not in _CONSEQUENCE and old.get(name) != new.get(name)
+        if name not in _CONSEQUENCE and not equal_json(old.get(name), new.get(name))
     ]
     return ", ".join(was_and_is(name, old.get(name), new.get(name)) for name in names) or "it is the same"
 
@@ -298,8 +298,12 @@ def _effect_change(old: Rule, new: Rule, base: DataContract, candidate: DataCont
     return f"was {before.value if before else 'a warning'} and is {after.value if after else 'a warning'}"
 
 
-def meaning_of(rule: Rule) -> dict[str, Any]:
-    """Return what a rule requires: its document without id, description, severity and consequence."""
+def have_one_meaning(one: Rule, other: Rule) -> bool:
+    """Return whether two rules require the same: only ids, descriptions, severities and consequences may differ."""
+    return equal_json(_meaning(one), _meaning(other))
+
+
+def _meaning(rule: Rule) -> dict[str, Any]:
     return {"kind": rule.kind} | {
         name: value for name, value in _document(rule).items() if name not in _ANNOTATIONS
     }
@@ -322,7 +326,8 @@ def _pointers(rule_id: str, base: DataContract, candidate: DataContract) -> tupl
             places.append(f"/rules/{index}")
             documents.append(_document(contract.rules[index]))
     after, before = documents
-    changed = [name for name in dict.fromkeys([*after, *before]) if after.get(name) != before.get(name)]
+    names = dict.fromkeys([*after, *before])
+    changed = [name for name in names if not equal_json(after.get(name), before.get(name))]
     if all(documents) and len(changed) == 1:
         name = changed[0]
         places = [

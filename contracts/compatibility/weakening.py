@@ -15,7 +15,7 @@ from tidegate.contracts.compatibility.expectations import compare_expectations, 
 from tidegate.contracts.compatibility.finding import Change, Direction, was_and_is
 from tidegate.contracts.compatibility.judging import Judge
 from tidegate.contracts.compatibility.predicates import bounded_searches
-from tidegate.contracts.compatibility.rules import compare_rules, meaning_of
+from tidegate.contracts.compatibility.rules import compare_rules, have_one_meaning
 from tidegate.contracts.compatibility.schemas import altered_fields, compare_schemas
 from tidegate.contracts.document.fields import join, tokens
 from tidegate.contracts.document.model import AvroSchema, DataContract, ErrorBudget, Mask
@@ -263,20 +263,20 @@ def _of_change(change: Change, base: DataContract, candidate: DataContract) -> W
     for rule in base.rules if change.code.startswith("rule.") else ():
         after = next((each for each in candidate.rules if each.id == rule.id), None)
         is_meant = f"`{rule.id}`" in change.sentence
-        if is_meant and after is not None and meaning_of(rule) == meaning_of(after):
+        if is_meant and after is not None and have_one_meaning(rule, after):
             return _lowered(rule, base, after, candidate, change.fields[0] if change.fields else "")
     return Weakening(change.code, change.sentence, change.pointer, change.fields[0] if change.fields else "")
 
 
 def _missing_rules(base: DataContract, candidate: DataContract, level: int) -> Iterator[Weakening]:
-    kept = [meaning_of(rule) for rule in candidate.rules if _rank(rule, candidate) >= level]
+    kept = [rule for rule in candidate.rules if _rank(rule, candidate) >= level]
     for rule in base.rules:
-        if _rank(rule, base) < level or meaning_of(rule) in kept:
+        if _rank(rule, base) < level or any(have_one_meaning(rule, each) for each in kept):
             continue
         after = next((each for each in candidate.rules if each.id == rule.id), None)
         if after is None:
             yield Weakening("rule.removed", f"the rule `{rule.id}` is gone", "/rules")
-        elif meaning_of(after) == meaning_of(rule):
+        elif have_one_meaning(rule, after):
             yield _lowered(rule, base, after, candidate)
         else:
             place = f"/rules/{candidate.rules.index(after)}"

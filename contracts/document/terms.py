@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -66,10 +66,37 @@ class OnViolation(StrEnum):
     QUARANTINE = "quarantine"
 
 
-class Part(BaseModel):
+class Part(BaseModel):  # noqa: PLW1641 - pydantic adds the hash of a frozen model
     """A strict, frozen base model: an unknown key is reported as a mistake, not ignored."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", serialize_by_alias=True)
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether two parts are of one class and have equal JSON: `true` is not 1."""
+        if super().__eq__(other) is not True:
+            return False
+        return all(equal_json(getattr(self, name), getattr(other, name)) for name in type(self).model_fields)
+
+
+def equal_json(one: Any, other: Any) -> bool:
+    """Return whether two values are equal as JSON. Python's `==` also holds for `true` and 1.
+
+    Numbers are equal by value: 1 and 1.0 are.
+    """
+    pairs = [(one, other)]
+    while pairs:
+        left, right = pairs.pop()
+        if isinstance(left, dict) and isinstance(right, dict):
+            if left.keys() != right.keys():
+                return False
+            pairs.extend((value, right[name]) for name, value in left.items())
+        elif isinstance(left, list | tuple) and isinstance(right, list | tuple):
+            if len(left) != len(right):
+                return False
+            pairs.extend(zip(left, right, strict=True))
+        elif left != right or isinstance(left, bool) is not isinstance(right, bool):
+            return False
+    return True
 
 
 def subject_of(topic: str) -> str:

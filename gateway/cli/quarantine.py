@@ -215,7 +215,8 @@ def export(  # noqa: PLR0913 - one parameter for each option
 
     The filters are those of `list`; the order is by partition and offset. Hidden
     values stay hidden, and the audit log records the export. An export that
-    breaks off ends with code 3, and leaves what it has written.
+    breaks off ends with code 3, and leaves what it has written. One that ends
+    at --limit says how many records match.
 
     Examples:
       tidegate quarantine export hospital.admissions -o refused.jsonl
@@ -232,6 +233,7 @@ def export(  # noqa: PLR0913 - one parameter for each option
     with QuarantineClient(registry) as client:
         parts = client.export(stream, wanted, export_format, limit)
         first = next(parts, b"")  # a failed request must not create a file
+        total = next(client.pages(stream, wanted, 1))["total"]
         written = 0
         with opened_output(output) as target, SlowStatus() as status:
             for part in chain([first], parts):
@@ -240,6 +242,8 @@ def export(  # noqa: PLR0913 - one parameter for each option
                 status.show(f"{written / 1_000_000:,.1f} MB downloaded")
     if output is not None:
         err.print(f"written to {output}")
+    if total > limit:
+        err.print(f"only the first {limit:,} of {total:,} records were written: use --limit, or filters")
 
 
 @app.command()

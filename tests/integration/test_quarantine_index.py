@@ -264,11 +264,13 @@ def test_the_command_line_lists_shows_and_exports_what_the_reader_may_see(
     produce(broker, stream, range(250))
     make_ingestion().catch_up()
     with listening(factory) as url:
+        said = []
 
         def run(*arguments: str, code: int = 0) -> str:
             command = [sys.executable, "-m", "tidegate.gateway.cli.main", *arguments, "--registry", url]
             ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
             assert ran.returncode == code, ran.stderr
+            said.append(ran.stderr)
             return ran.stdout
 
         listed = run("quarantine", "list", stream, "--limit", "230").splitlines()
@@ -284,10 +286,12 @@ def test_the_command_line_lists_shows_and_exports_what_the_reader_may_see(
         assert "hidden    " in shown
         json_lines = run("quarantine", "export", stream).splitlines()
         assert len([json.loads(line) for line in json_lines]) == 250
+        assert "only the first" not in said[-1]
         assert "Zaphod" not in "".join(json_lines)
         target = tmp_path / "refused.csv"
         run("quarantine", "export", stream, "--format", "csv", "--limit", "10", "--output", str(target))
         assert len(list(csv.reader(target.read_text("utf-8").splitlines()))) == 11
+        assert "only the first 10 of 250 records were written" in said[-1]
         make_ingestion().start()  # as a registry does
         built = run("quarantine", "rebuild", stream)
         assert built.startswith(f"{stream}.quarantine: 250 records in ")

@@ -423,3 +423,47 @@ def test_a_forward_finding_says_that_new_records_are_meant(make_contract: Any) -
         "`minimum` 0 of `/age` is gone; a record that the new schema accepts breaks the old one; "
         "it touches no registered consumer"
     )
+
+
+ANY = {"type": "object", "properties": {"a": {}, "b": {}}, "additionalProperties": False}
+KINDS: dict[str, Any] = {
+    "const": lambda value: {"schema": {**ANY, "properties": {"a": {"const": value}}}},
+    "enum": lambda value: {"schema": {**ANY, "properties": {"a": {"enum": [value, "q"]}}}},
+    "nested": lambda value: {"schema": {**ANY, "properties": {"a": {"const": {"b": [value]}}}}},
+    "forbidden": lambda value: {
+        "rules": [{"id": "r", "kind": "forbidden", "field": "/a", "values": [value]}]
+    },
+    "one_of": lambda value: {"rules": [{"id": "r", "kind": "one_of", "field": "/a", "values": [value]}]},
+    "required_when": lambda value: {
+        "rules": [
+            {"id": "r", "kind": "required_when", "field": "/b", "when": {"field": "/a", "equals": value}}
+        ]
+    },
+    "expectation": lambda value: {
+        "schema": {**ANY, "properties": {"a": {"type": ["integer", "boolean"]}}, "required": ["a"]},
+        "columns": [{"name": "a", "from": "/a", "type": "json"}],
+        "expectations": [
+            {
+                "id": "e",
+                "type": "expect_column_values_to_be_in_set",
+                "kwargs": {"column": "a", "value_set": [value]},
+            }
+        ],
+    },
+}
+
+
+@pytest.mark.parametrize(("old", "new"), [(1, True), (True, 1), (0, False), (False, 0)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_boolean_is_not_a_number(make_contract: Any, kind: str, old: Any, new: Any) -> None:
+    """Python holds 1 and True for equal, so a contract with one looked like a contract with the other."""
+
+    def version_with(value: Any, version: str) -> DataContract:
+        parts = {"schema": ANY, **KINDS[kind](value)}
+        return make_contract(*parts.pop("rules", ()), **parts, version=version)  # type: ignore[no-any-return] # a fixture
+
+    base, candidate = version_with(old, "1.0.0"), version_with(new, "1.1.0")
+    comparison = compare(base, candidate, level=Compatibility.FULL)
+    assert not comparison.is_compatible, comparison
+    assert base != candidate
+    assert not compare(base, version_with(old, "1.1.0"), level=Compatibility.FULL).findings
