@@ -1,19 +1,23 @@
 """The tables of version 0.1.0.
 
-This migration replaces thirteen earlier ones and has the number of the last one. It creates the same tables, so a
-database that those migrations created is current.
+This migration replaces 22 earlier ones and has the number of the last one. It creates the same tables, so a database
+that those migrations created is current.
 """
 
 from __future__ import annotations
 
+import secrets
+
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0013"
+revision = "0022"
 down_revision = None
 branch_labels = None
 depends_on = None
 
+# Of 64 bits; the key of SQLite must have the type INTEGER, which has as many.
+_NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 # A text that PostgreSQL orders by code point, as SQLite does.
 _NAME = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 _REFUSAL = "the audit log only grows: its entries are never changed or removed"
@@ -24,6 +28,7 @@ def upgrade() -> None:
     _subjects()
     _streams()
     _stream_controls()
+    _quarantine()
     _audit_and_keys()
 
 
@@ -190,7 +195,7 @@ def _streams() -> None:
     )
     op.create_table(
         "batches",
-        sa.Column("id", sa.Integer, primary_key=True),
+        sa.Column("id", _NUMBER, primary_key=True),
         sa.Column("stream", sa.Text, sa.ForeignKey("streams.stream"), nullable=False),
         *(
             sa.Column(name, sa.BigInteger, nullable=False)
@@ -204,7 +209,7 @@ def _streams() -> None:
     )
     op.create_table(
         "batch_rules",
-        sa.Column("batch_id", sa.Integer, sa.ForeignKey("batches.id"), primary_key=True),
+        sa.Column("batch_id", _NUMBER, sa.ForeignKey("batches.id"), primary_key=True),
         sa.Column("stage", sa.Text, primary_key=True),
         sa.Column("code", sa.Text, primary_key=True),
         sa.Column("severity", sa.Text, primary_key=True),
@@ -228,7 +233,7 @@ def _streams() -> None:
     )
     op.create_table(
         "expectation_results",
-        sa.Column("batch_id", sa.Integer, sa.ForeignKey("batches.id"), primary_key=True),
+        sa.Column("batch_id", _NUMBER, sa.ForeignKey("batches.id"), primary_key=True),
         sa.Column("expectation", sa.Text, primary_key=True),
         sa.Column("stream", sa.Text, nullable=False),
         sa.Column("committed_at", sa.BigInteger, nullable=False),
@@ -264,6 +269,8 @@ def _stream_controls() -> None:
         "stream_heartbeats",
         sa.Column("stream", sa.Text, sa.ForeignKey("contracts.id"), primary_key=True),
         sa.Column("at", sa.BigInteger, nullable=False),
+        sa.Column("lag_records", sa.BigInteger),
+        sa.Column("busy_seconds", sa.Float),
     )
     op.create_table(
         "stream_reconciliations",
@@ -285,18 +292,160 @@ def _stream_controls() -> None:
         sa.Column("document", sa.Text, nullable=False),
     )
     op.create_index("ix_stream_adoptions_stream", "stream_adoptions", ["stream", "key"])
+    op.create_table(
+        "stream_replays",
+        sa.Column("key", sa.Integer, primary_key=True, autoincrement=True),
+        sa.Column("id", sa.Text, nullable=False, unique=True),
+        sa.Column("stream", sa.Text, sa.ForeignKey("contracts.id"), nullable=False),
+        sa.Column("state", sa.Text, nullable=False),
+        sa.Column("document", sa.Text, nullable=False),
+        sa.Column("request", sa.Text),
+    )
+    op.create_index("ix_stream_replays_stream", "stream_replays", ["stream", "key"])
+    op.create_table(
+        "table_audits",
+        sa.Column("key", sa.Integer, primary_key=True, autoincrement=True),
+        sa.Column("id", sa.Text, nullable=False, unique=True),
+        sa.Column("stream", sa.Text, sa.ForeignKey("contracts.id"), nullable=False),
+        sa.Column("by", sa.Text, nullable=False),
+        sa.Column("at", sa.BigInteger, nullable=False),
+        sa.Column("version", sa.Text, nullable=False),
+        sa.Column("table_name", sa.Text, nullable=False),
+        sa.Column("is_whole", sa.Boolean, nullable=False),
+        sa.Column("rows", sa.BigInteger, nullable=False),
+        sa.Column("refused", sa.BigInteger, nullable=False),
+        sa.Column("unreadable", sa.BigInteger, nullable=False),
+        sa.Column("unmet", sa.BigInteger, nullable=False),
+        sa.Column("document", sa.Text, nullable=False),
+    )
+    op.create_index("ix_table_audits_stream", "table_audits", ["stream", "key"])
+
+
+def _quarantine() -> None:
+    op.create_table(
+        "quarantine_partitions",
+        sa.Column("stream", _NAME, primary_key=True),
+        sa.Column("partition", sa.Integer, primary_key=True),
+        sa.Column("low", sa.BigInteger, nullable=False),
+        sa.Column("next_offset", sa.BigInteger, nullable=False),
+        sa.Column("high", sa.BigInteger, nullable=False),
+        sa.Column("revision", sa.BigInteger, nullable=False),
+        sa.Column("owner", sa.Text),
+        sa.Column("lease_until", sa.BigInteger),
+        sa.Column("indexed_at", sa.BigInteger),
+    )
+    op.create_table(
+        "quarantine_facets",
+        sa.Column("stream", _NAME, primary_key=True),
+        sa.Column("facet", sa.LargeBinary, primary_key=True),
+        sa.Column("kind", sa.Text, nullable=False),
+        sa.Column("description", sa.Text, nullable=False),
+    )
+    op.create_table(
+        "quarantine_bitmaps",
+        sa.Column("stream", _NAME, primary_key=True),
+        sa.Column("facet", sa.LargeBinary, primary_key=True),
+        sa.Column("partition", sa.Integer, primary_key=True),
+        sa.Column("chunk", sa.BigInteger, primary_key=True),
+        sa.Column("records", sa.Integer, nullable=False),
+        sa.Column("offsets", sa.LargeBinary, nullable=False),
+    )
+    op.create_index("ix_quarantine_bitmaps_partition", "quarantine_bitmaps", ["stream", "partition", "chunk"])
+    op.create_table(
+        "quarantine_pages",
+        sa.Column("stream", _NAME, primary_key=True),
+        sa.Column("partition", sa.Integer, primary_key=True),
+        sa.Column("page", sa.BigInteger, primary_key=True),
+        sa.Column("first_minute", sa.Integer, nullable=False),
+        sa.Column("last_minute", sa.Integer, nullable=False),
+        sa.Column("source_low", sa.BigInteger, nullable=False),
+        sa.Column("source_high", sa.BigInteger, nullable=False),
+        sa.Column("positions", sa.LargeBinary, nullable=False),
+        sa.Column("keys", sa.LargeBinary, nullable=False),
+    )
+    op.create_table(
+        "quarantine_days",
+        sa.Column("stream", _NAME, primary_key=True),
+        sa.Column("facet", sa.LargeBinary, primary_key=True),
+        sa.Column("day", sa.Integer, primary_key=True),
+        sa.Column("hours", sa.LargeBinary, nullable=False),
+        sa.Column("minutes", sa.LargeBinary, nullable=False),
+    )
+    secret = op.create_table(
+        "quarantine_secret",
+        sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column("secret", sa.LargeBinary, nullable=False),
+    )
+    op.bulk_insert(secret, [{"id": 1, "secret": secrets.token_bytes(32)}])
+    op.create_table(
+        "problem_states",
+        sa.Column("stream", _NAME, primary_key=True),
+        sa.Column("problem", _NAME, primary_key=True),
+        sa.Column("state", sa.Text, nullable=False),
+        sa.Column("known_since", sa.BigInteger, nullable=False),
+        sa.Column("changed_at", sa.BigInteger, nullable=False),
+        sa.Column("document", sa.Text, nullable=False),
+    )
+    op.create_table(
+        "problem_comments",
+        sa.Column("key", sa.Integer, primary_key=True, autoincrement=True),
+        sa.Column("stream", _NAME, nullable=False),
+        sa.Column("problem", _NAME, nullable=False),
+        sa.Column("at", sa.BigInteger, nullable=False),
+        sa.Column("by", sa.Text, nullable=False),
+        sa.Column("text", sa.Text, nullable=False),
+    )
+    op.create_index("ix_problem_comments_problem", "problem_comments", ["stream", "problem", "key"])
+    op.create_table(
+        "quarantine_searches",
+        sa.Column("key", sa.Integer, primary_key=True, autoincrement=True),
+        sa.Column("id", sa.Text, nullable=False, unique=True),
+        sa.Column("stream", _NAME, nullable=False),
+        sa.Column("by", sa.Text, nullable=False),
+        sa.Column("at", sa.BigInteger, nullable=False),
+        sa.Column("state", sa.Text, nullable=False),
+        sa.Column("looked_at", sa.Integer, nullable=False),
+        sa.Column("total", sa.Integer, nullable=False),
+        sa.Column("positions", sa.Text, nullable=False),
+        sa.Column("is_cancelled", sa.Boolean, nullable=False),
+        sa.Column("heard_at", sa.BigInteger, nullable=False),
+    )
+    op.create_index("ix_quarantine_searches_stream", "quarantine_searches", ["stream", "key"])
+    op.create_table(
+        "refusal_closures",
+        sa.Column("stream", sa.Text, primary_key=True),
+        sa.Column("partition", sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column("chunk", sa.BigInteger, primary_key=True, autoincrement=False),
+        sa.Column("closure", sa.Text, primary_key=True),
+        sa.Column("offsets", sa.LargeBinary, nullable=False),
+    )
+    op.create_table(
+        "refusal_reasons",
+        sa.Column("stream", _NAME, primary_key=True),
+        sa.Column("partition", sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column("chunk", sa.BigInteger, primary_key=True, autoincrement=False),
+        sa.Column("code", _NAME, primary_key=True),
+        sa.Column("offsets", sa.LargeBinary, nullable=False),
+    )
 
 
 def _audit_and_keys() -> None:
     op.create_table(
         "audit",
-        sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column("number", _NUMBER, primary_key=True, autoincrement=False),
         sa.Column("at", sa.BigInteger, nullable=False),
         *(sa.Column(name, sa.Text, nullable=False) for name in ("who", "action", "subject")),
         *(sa.Column(name, sa.Text) for name in ("before", "after")),
         *(sa.Column(name, sa.Text, nullable=False) for name in ("previous", "hash")),
     )
     op.create_index("ix_audit_subject", "audit", ["subject"])
+    head = op.create_table(
+        "audit_head",
+        sa.Column("key", sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column("number", _NUMBER, nullable=False),
+        sa.Column("hash", sa.Text, nullable=False),
+    )
+    op.bulk_insert(head, [{"key": 1, "number": 0, "hash": "0" * 64}])
     op.create_table(
         "keys",
         sa.Column("id", sa.Text, primary_key=True),
@@ -308,6 +457,15 @@ def _audit_and_keys() -> None:
         sa.Column("expires_at", sa.BigInteger),
         sa.Column("revoked_at", sa.BigInteger),
     )
+    op.create_table(
+        "desk_sessions",
+        sa.Column("token_hash", sa.Text, primary_key=True),
+        sa.Column("key_id", sa.Text, sa.ForeignKey("keys.id"), nullable=False),
+        sa.Column("opened_at", sa.BigInteger, nullable=False),
+        sa.Column("expires_at", sa.BigInteger, nullable=False),
+    )
+    op.create_index("ix_desk_sessions_key", "desk_sessions", ["key_id", "opened_at"])
+    op.create_index("ix_desk_sessions_expires", "desk_sessions", ["expires_at"])
     if op.get_bind().dialect.name == "postgresql":
         op.execute(
             "CREATE FUNCTION audit_only_grows() RETURNS trigger LANGUAGE plpgsql AS "
@@ -327,8 +485,23 @@ def _audit_and_keys() -> None:
 
 def downgrade() -> None:
     for table in (
+        "desk_sessions",
         "keys",
+        "audit_head",
         "audit",
+        "refusal_reasons",
+        "refusal_closures",
+        "quarantine_searches",
+        "problem_comments",
+        "problem_states",
+        "quarantine_secret",
+        "quarantine_days",
+        "quarantine_pages",
+        "quarantine_bitmaps",
+        "quarantine_facets",
+        "quarantine_partitions",
+        "table_audits",
+        "stream_replays",
         "stream_adoptions",
         "stream_reconciliations",
         "stream_heartbeats",
