@@ -8,6 +8,7 @@ import typer
 
 from tidegate.contracts.errors import SettingsError
 from tidegate.gateway.cli.options import DEFAULT_REGISTRY, ContractId, OutputFormat, RegistryUrl
+from tidegate.gateway.cli.terminal import say
 from tidegate.gateway.client.consumers import ConsumerClient
 from tidegate.gateway.http.models.changes import ProposalInfo
 
@@ -58,24 +59,22 @@ def approve(
             typer.echo(each.model_dump_json())
         return
     if reject:
-        typer.echo(f"{_title(found[0])} is rejected")
+        say(f"{_title(found[0])} is rejected")
         return
     if not found:
-        typer.echo(f"no change of {contract} waits for an approver")
+        say(f"no change of {contract} waits for an approver")
     for each in found:
         _show(each)
 
 
 def _show(proposal: ProposalInfo) -> None:
-    typer.echo(_title(proposal))
+    say(_title(proposal))
     for each in proposal.weakenings:
-        typer.echo(f"  {each.sentence}")
+        say(f"  {each.sentence}")
     if proposal.approved_by is None:
-        typer.echo(f"  {proposal.next_step}")
+        say(f"  {proposal.next_step}")
     else:
-        typer.echo(
-            f"  approved by {proposal.approved_by}; {proposal.proposed_by} makes the same request again"
-        )
+        say(f"  approved by {proposal.approved_by}; {proposal.proposed_by} makes the same request again")
 
 
 def _title(proposal: ProposalInfo) -> str:

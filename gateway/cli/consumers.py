@@ -12,6 +12,7 @@ import typer
 from tidegate.contracts.errors import SettingsError
 from tidegate.contracts.lint.lint import lint
 from tidegate.gateway.cli.options import DEFAULT_REGISTRY, ContractId, OutputFormat, RegistryUrl, subcommands
+from tidegate.gateway.cli.terminal import say
 from tidegate.gateway.client.consumers import ConsumerClient
 from tidegate.gateway.exits import ExitCode
 from tidegate.gateway.http.models.changes import ChangeInfo, ConsumerInfo
@@ -53,11 +54,11 @@ def list_consumers(
             typer.echo(one.model_dump_json())
         return
     for one in found:
-        typer.echo(_line(one))
+        say(_line(one))
     for version in versions:
         if version.read_by is not None:
             readers = ", ".join(version.read_by) or "no registered consumer"
-            typer.echo(f"{version.version} is {version.status} and still read by {readers}")
+            say(f"{version.version} is {version.status} and still read by {readers}")
 
 
 @app.command()
@@ -97,7 +98,7 @@ def register(
         wanted["assumes"] = _schema(assumes)
     with ConsumerClient(registry) as client:
         kept, is_new = client.register(contract, consumer, wanted)
-    typer.echo(f"{kept.id} {'registered' if is_new else 'kept'}: {_line(kept)}")
+    say(f"{kept.id} {'registered' if is_new else 'kept'}: {_line(kept)}")
 
 
 @app.command()
@@ -112,7 +113,7 @@ def remove(contract: ContractId, consumer: ConsumerId, *, registry: RegistryUrl 
     """
     with ConsumerClient(registry) as client:
         gone = client.remove(contract, consumer)
-    typer.echo(f"{gone.id} removed")
+    say(f"{gone.id} removed")
 
 
 @app.command()
@@ -154,7 +155,7 @@ def acknowledge(
     with ConsumerClient(registry) as client:
         made, is_new = client.acknowledge(contract, wanted)
     who = made.consumer or "an approver"
-    typer.echo(f"{who} {'agrees' if is_new else 'agreed before'} to {made.candidate}")
+    say(f"{who} {'agrees' if is_new else 'agreed before'} to {made.candidate}")
 
 
 @app.command()
@@ -192,19 +193,19 @@ def _show(change: ChangeInfo) -> None:
         for finding in comparison.findings:
             if finding.severity == "breaking":
                 whom = f" [breaks {', '.join(finding.consumers)}]" if finding.consumers else ""
-                typer.echo(f"{finding.code} {finding.field or '-'}: {finding.sentence}{whom}")
+                say(f"{finding.code} {finding.field or '-'}: {finding.sentence}{whom}")
     if not change.is_breaking:
-        typer.echo(f"{change.contract} {change.version} breaks nothing ({change.level.value})")
+        say(f"{change.contract} {change.version} breaks nothing ({change.level.value})")
         return
-    typer.echo(f"affected: {', '.join(change.affected) or 'no registered consumer'}")
-    typer.echo(f"not affected: {', '.join(change.unaffected) or 'none'}")
+    say(f"affected: {', '.join(change.affected) or 'no registered consumer'}")
+    say(f"not affected: {', '.join(change.unaffected) or 'none'}")
     if change.is_new_major:
-        typer.echo(f"{change.version} is a new major version, which needs no agreement")
+        say(f"{change.version} is a new major version, which needs no agreement")
     elif change.is_publishable:
-        typer.echo("everybody who is affected agreed")
+        say("everybody who is affected agreed")
     else:
         missing = ", ".join(change.unacknowledged) or "an approver, with --breaking"
-        typer.echo(f"to agree: {missing}\ncandidate: {change.candidate}")
+        say(f"to agree: {missing}\ncandidate: {change.candidate}")
 
 
 def _line(consumer: ConsumerInfo) -> str:

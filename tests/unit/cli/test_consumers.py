@@ -62,6 +62,15 @@ def test_who_reads_is_registered_listed_changed_and_removed(tidegate: Run, publi
     assert tidegate("consumers", "remove", ID, "warded").returncode == 2
 
 
+@pytest.mark.usefixtures("published")
+def test_text_of_another_team_cannot_speak_to_the_terminal(tidegate: Run) -> None:
+    odd = "\u202e\x1b[2J"
+    kept = tidegate("consumers", "register", ID, "aged", "--reads", "/age", "--team", odd)
+    said = kept.stdout + tidegate("consumers", "list", ID).stdout
+    assert said.count(b"(\\u202e\\u001b[2J)") == 2
+    assert all(line.isprintable() for line in said.decode().splitlines())
+
+
 def test_what_a_change_breaks_who_blocks_it_and_their_agreement(tidegate: Run, published: Path) -> None:
     free = tidegate("consumers", "blocks", published)
     assert (free.returncode, free.stdout) == (0, b"hospital.admissions 1.2.0 breaks nothing (BACKWARD)\n")
