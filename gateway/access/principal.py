@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Self
 
-from tidegate.contracts.errors import SettingsError, TidegateError
+from tidegate.contracts.errors import NotFoundError, SettingsError, TidegateError
 
 
 class AccessError(TidegateError):
@@ -24,6 +24,10 @@ class Unauthenticated(AccessError):  # noqa: N818 - a state of the caller
 
 class Forbidden(AccessError):  # noqa: N818 - a state of the request
     """The roles of a principal do not permit the request."""
+
+
+class Hidden(NotFoundError):  # noqa: N818 - a state of the object
+    """An object that the principal may not see. The response is that of an object that does not exist."""
 
 
 class Misdirected(AccessError):  # noqa: N818 - a state of the request

@@ -162,22 +162,22 @@ def _print_reasons(tally: Tally) -> None:
 
 
 def _print_refused(tally: Tally, more: str) -> None:
-    shown = [(where, explanation) for where, violations in tally.first_refused for explanation in violations]
-    width = max(len(where) for where, _ in shown)
-    pointer_width = max(len(explanation.violation.pointer) for _, explanation in shown)
+    shown = [
+        (seen(where), seen(explanation.violation.pointer), explanation)
+        for where, violations in tally.first_refused
+        for explanation in violations
+    ]
+    width = max(len(where) for where, _, _ in shown)
+    pointer_width = max(len(pointer) for _, pointer, _ in shown)
     indent = " " * (6 + width + pointer_width)
     out.print()
-    for where, explanation in shown:
-        place = f"{explanation.violation.pointer:<{pointer_width}}"
+    for where, pointer, explanation in shown:
+        place = (f"{pointer:<{pointer_width}}", "cyan")
         code = (explanation.violation.code, "bold")
-        out.print(
-            Text.assemble(
-                f"  {seen(where):<{width}}  ", (place, "cyan"), "  ", code, ": ", explanation.sentence
-            )
-        )
+        out.print(Text.assemble(f"  {where:<{width}}  ", place, "  ", code, ": ", seen(explanation.sentence)))
         for words in (explanation.description, explanation.passes and f"passes with {explanation.passes}"):
             if words:
-                out.print(Text(f"{indent}{words}", style="dim"))
+                out.print(Text(f"{indent}{seen(words)}", style="dim"))
     if (left_out := tally.refused - len(tally.first_refused)) > 0:
         out.print(Text(f"  and {left_out:,} more refused; {more}", "dim"))
 

@@ -102,7 +102,11 @@ def show_warnings(loaded: LoadedContract) -> None:
 def show_left_out(left_out: Iterable[LeftOut]) -> None:
     """Print the parts of an imported document that are not judged, each with its place and the reason."""
     for each in left_out:
-        err.print(Text.assemble(("not judged ", "yellow"), (each.pointer or "/", "bold"), f": {each.reason}"))
+        err.print(
+            Text.assemble(
+                ("not judged ", "yellow"), (seen(each.pointer) or "/", "bold"), f": {seen(each.reason)}"
+            )
+        )
 
 
 def show_foreign(foreign: Iterable[tuple[Path, str]]) -> None:

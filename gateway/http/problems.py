@@ -30,6 +30,7 @@ from tidegate.contracts.errors import (
 from tidegate.gateway.access.principal import (
     AccessError,
     Forbidden,
+    Hidden,
     Misdirected,
     TooManyRequests,
     Unauthenticated,
@@ -231,12 +232,19 @@ def status_of(error: Exception) -> int:
     return _kind(error).status
 
 
+def note_denial(request: Request, error: Exception) -> None:
+    """Note for the guard, which audits denied writes, that an error hides an object that exists."""
+    if isinstance(error, Hidden):
+        request.state.is_denied = True
+
+
 def _kind(error: Exception) -> _Kind:
     return next(_KINDS[cls] for cls in type(error).__mro__ if cls in _KINDS)
 
 
 def problem_of(request: Request, error: Exception) -> Response:
     """Return the response with the problem document of a TidegateError, as an exception handler of FastAPI."""
+    note_denial(request, error)
     kind = _kind(error)
     if kind.status >= 500:
         _log.error("request_failed", path=request.url.path, status=kind.status, error=str(error))

@@ -311,6 +311,8 @@ def _number(stores: Stores, subject: str, request: SchemaRequest, following: int
         return following
     if not is_import:
         raise invalid_schema(f"Version is not one more than previous version: it would be {following}")
+    if request.version > MAX_IMPORTED_ID:
+        raise not_permitted(f"Version {request.version} is above {MAX_IMPORTED_ID}; import a lower version")
     if stores.subjects.version(subject, request.version) is not None:
         raise not_permitted(f"Version {request.version} of the subject {subject} exists already")
     return request.version

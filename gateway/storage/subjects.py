@@ -61,7 +61,7 @@ class SubjectMember:
 MAX_ID = 2**31 - 1
 """The highest id that fits into the frame of a record. Source: Schema Registry, wire format."""
 MAX_IMPORTED_ID = 2**30
-"""The highest id that can be imported: half of the ids remain for the sequence."""
+"""The highest id, and the highest version, that can be imported: half of the numbers remain for those that follow."""
 
 
 class IdsUsedUp(TidegateError):  # noqa: N818 - named for the state of the context

@@ -12,7 +12,7 @@ from tidegate.contracts.stream.evidence import EventPointer
 from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.contracts.stream.reconciliation import HeartbeatAnswer
 from tidegate.contracts.stream.report import BatchReport
-from tidegate.gateway.access.principal import ANONYMOUS, Principal, Role, require
+from tidegate.gateway.access.principal import ANONYMOUS, Hidden, Principal, Role, require
 from tidegate.gateway.registry.subject_scope import subject_of_contract, topic_of_contract, unknown_contract
 from tidegate.gateway.storage.audit_chain import Change, content_hash
 from tidegate.gateway.storage.database import Database
@@ -182,8 +182,10 @@ def reporter_topic(stores: Stores, stream: str, by: Principal) -> str:
     Raises NotFoundError for an unknown or hidden stream, Forbidden without the role reporter.
     """
     topic = stores.contracts.topic_of(stream)
-    if topic is None or not by.sees(subject_of(topic)):
+    if topic is None:
         raise unknown_contract(stream)
+    if not by.sees(subject_of(topic)):
+        raise Hidden(str(unknown_contract(stream)))
     require(by, Role.REPORTER, subject_of(topic))
     return topic
 

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Any, Final, TextIO
-from urllib.parse import quote, unquote_to_bytes
+from urllib.parse import quote, unquote_to_bytes, urlencode
 
 import structlog
 
@@ -36,7 +36,10 @@ ANSWER_SECONDS: Final = 5.0
 _REQUESTS_OF_A_REGISTRY: Final = 5_000
 _REQUESTS_OF_AN_INDEX: Final = 100
 """The requests between two runs of the quarantine index, because a request may have started a rebuild."""
-_SEEDS: Final = [json.dumps(body).encode() for body in BODIES]
+_SEEDS: Final = [
+    *(json.dumps(body).encode() for body in BODIES),
+    *(urlencode(body).encode() for body in BODIES if isinstance(body, dict)),  # forms of the desk
+]
 _METHODS: Final = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE")
 _MEDIA_TYPES: Final = (
     b"application/json", CONFLUENT.encode(), b"application/x-ndjson", b"application/yaml", b"application/octet-stream",

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import httpx
 from confluent_kafka import Producer
@@ -178,7 +178,7 @@ def bodies() -> list[Any]:
             {"requests": [{"resourceId": f"{prefix}topic"}, {"resourceName": f"{prefix}topic", "resourceNamespace": "n"}]},
             {"requests": [{"operation": "UPSERT", "request": association(prefix)}]},
             {"text": f"about {prefix}"}, {"assignee": "ann"}, {"state": "acknowledged"}, {"state": "muted", "count": 5},
-            {"key": "k0"}, {"source": "0/0"}, {"value": "999"},
+            {"key": "k0"}, {"source": "0/0"}, {"value": "999"}, {"part": "key"},
         ]  # fmt: skip
     return found
 
@@ -346,14 +346,15 @@ class Registry:
         return "Basic " + base64.b64encode(f"{made.key_id}:{made.secret}".encode()).decode()
 
     def _ask(self, key: str, method: str, path: str, body: Any) -> httpx.Response:
-        is_native = path.startswith(("/api/", "/desk"))
-        headers = {"Authorization": key}
-        if body is not None:
-            headers["Content-Type"] = "application/json" if is_native else CONFLUENT
+        headers, content = {"Authorization": key}, None
+        if path.startswith("/desk") and isinstance(body, dict):
+            headers["Content-Type"], content = "application/x-www-form-urlencoded", urlencode(body)
+        elif body is not None:
+            headers["Content-Type"] = "application/json" if path.startswith("/api/") else CONFLUENT
+            content = json.dumps(body)
 
         async def ask() -> httpx.Response:
             async with httpx.AsyncClient(transport=self.transport, base_url="http://localhost") as client:
-                content = None if body is None else json.dumps(body)
                 return await client.request(method, path, content=content, headers=headers)
 
         return asyncio.run(ask())

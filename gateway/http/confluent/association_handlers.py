@@ -66,6 +66,7 @@ def delete(call: Call) -> Answer:
     cascade = call.flag("cascadeLifecycle")
     found = call.factory.associations().find(wanted)
     if not all(call.principal.sees(one.subject) for one in found):
+        call.request.state.is_denied = True  # the guard audits it
         raise no_association(call.path["resource"])
     for one in found:
         authorise(call.request, Role.ADMIN if cascade else Role.APPROVER, one.subject)

@@ -16,7 +16,7 @@ from tidegate.gateway.access.principal import AccessError, Unauthenticated
 from tidegate.gateway.http.dependencies import read_body
 from tidegate.gateway.http.desk.rendering import page
 from tidegate.gateway.http.desk.visitor import Visitor, visitor_of
-from tidegate.gateway.http.problems import InvalidBody, status_of
+from tidegate.gateway.http.problems import InvalidBody, note_denial, status_of
 
 MOST_FORM_BYTES = 64 * 1024
 MOST_FORM_FIELDS = 200
@@ -77,6 +77,7 @@ def refusal_page(request: Request, error: TidegateError) -> Response:
     """Return the page of a TidegateError; for Unauthenticated, the sign-in form."""
     if isinstance(error, Unauthenticated):
         return sign_in_page(request, None)
+    note_denial(request, error)
     problems = error.problems if isinstance(error, InvalidBody) else ()
     detail = "; ".join((str(error), *(f"{one.pointer} {one.message}".strip() for one in problems)))
     response = error_page(request, status_of(error), detail)

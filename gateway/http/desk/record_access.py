@@ -9,7 +9,7 @@ from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import NotFoundError
 from tidegate.contracts.stream.evidence import EventPointer
 from tidegate.contracts.stream.output_topics import source_of_quarantine
-from tidegate.gateway.access.principal import Principal, require
+from tidegate.gateway.access.principal import Hidden, Principal, require
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.http.desk.quarantine_views import RecordsFilter
 from tidegate.gateway.http.desk.record_views import (
@@ -92,8 +92,11 @@ def origin_of(factory: Factory, principal: Principal, topic: str) -> Origin:
     """
     source = source_of_quarantine(topic)
     contract_id = None if source is None else factory.registry().contract_of_topic(source)
-    if source is None or contract_id is None or not principal.sees(subject_of(source)):
-        raise NotFoundError(f"no stream quarantines to a topic {topic}")
+    unknown = f"no stream quarantines to a topic {topic}"
+    if source is None or contract_id is None:
+        raise NotFoundError(unknown)
+    if not principal.sees(subject_of(source)):
+        raise Hidden(unknown)
     return Origin(contract_id, source)
 
 

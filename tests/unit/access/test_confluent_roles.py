@@ -128,6 +128,15 @@ class TestImportedIds:
         following = admin.ask("POST", "/subjects/b.x-value/versions", {"schema": AVRO})
         assert following.json()["id"] == 1
 
+    def test_a_version_near_the_end_of_the_numbers_is_not_imported(self, admin: Person) -> None:
+        assert admin.ask("PUT", "/mode/a.new-key", {"mode": "IMPORT"}).status_code == 200
+        wanted = {"schema": AVRO, "id": 7, "version": 2**30 + 1}
+        answer = admin.ask("POST", "/subjects/a.new-key/versions", wanted)
+        assert (answer.status_code, answer.json()["error_code"]) == (422, 42205)
+        assert "Version 1073741825 is above 1073741824; import a lower version" in answer.json()["message"]
+        allowed = admin.ask("POST", "/subjects/a.new-key/versions", {**wanted, "version": 2**30})
+        assert allowed.json()["version"] == 2**30
+
     def test_after_the_last_id_that_fits_a_frame_none_is_given(
         self, admin: Person, database_url: str
     ) -> None:

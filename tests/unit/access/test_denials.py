@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,10 @@ from structlog.testing import capture_logs
 from tidegate.gateway.access.denials import MOST_AUDITED, DenialAudit, Denials
 from tidegate.gateway.clock import now
 from tidegate.gateway.factory import Factory
+from tidegate.gateway.http.models.examples import CONTRACT, REPORT
 from tidegate.gateway.storage.database import Database
 
-from .conftest import Hire, Person
+from .conftest import ASSOCIATION, Hire, Person, associate
 
 
 def test_a_refusal_is_logged_with_who_asked_and_counted(client: Any, hire: Hire, admin: Person) -> None:
@@ -140,6 +142,36 @@ def test_a_denied_write_on_a_hidden_subject_is_audited_and_the_caller_learns_not
     ]
     metrics = admin.ask("GET", "/metrics").text
     assert 'tidegate_refused_requests_total{status="404"} 15.0' in metrics
+
+
+def test_a_denied_reveal_and_a_denied_report_of_a_hidden_stream_are_audited(
+    factory: Factory, hire: Hire, admin: Person
+) -> None:
+    assert (
+        admin.ask("POST", "/api/v1/contracts", {**CONTRACT, "id": "b.x", "topic": "b.x"}).status_code == 201
+    )
+    assert admin.ask("POST", "/subjects/b.x-key/versions", {"schema": '"int"'}).status_code == 200
+    assert admin.ask("POST", "/associations", associate("b.x-key")).status_code == 200
+    form = "application/x-www-form-urlencoded"
+    report = {
+        **REPORT,
+        "stream": "b.x",
+        "topic": "b.x",
+        "quarantine_topic": "b.x.quarantine",
+        "contract": "b.x@1.2.0",
+    }
+    for method, path, body, media_type in (
+        ("POST", "/desk/records/{}.quarantine/0/1/reveal", b"part=key", form),
+        ("POST", "/api/v1/streams/{}/batches", report, None),
+        ("POST", "/api/v1/streams/{}/heartbeat", {}, None),
+        ("DELETE", f"{ASSOCIATION}?is={{}}", None, None),
+    ):
+        other, before = hire("admin:a."), denied(factory)
+        for name in ("b.none", "b.x"):
+            sent = json.loads(json.dumps(body).replace("b.x", name)) if isinstance(body, dict) else body
+            assert other.ask(method, path.format(name), sent, media_type).status_code == 404
+        where = f"404 {method} {path.format('b.x').partition('?')[0]}"
+        assert denied(factory)[len(before) :] == [(other.name, "request.denied", where)]
 
 
 def test_a_denied_write_on_a_hidden_contract_is_audited_with_its_path_escaped(

@@ -188,6 +188,18 @@ def test_values_cannot_speak_to_the_terminal(tidegate: Run, contract: Path) -> N
     assert b'age is the text "\\u001b[2Jx\\u202etxt"' in ran.stdout
 
 
+def test_names_of_fields_and_words_of_the_contract_cannot_speak_to_the_terminal(
+    tidegate: Run, contract: Path
+) -> None:
+    text = CONTRACT.replace("properties: {", 'properties: {"x\\e[2J\\u202E": {type: integer}, ')
+    contract.write_text(text.replace("values: [999]", 'values: [999], description: "told\\e[2J\\u202E"'))
+    ran = tidegate("judge", contract, stdin=b'{"age": 1, "x\\u001b[2J\\u202e": "text"}\n{"age": 999}\n')
+    said = ran.stdout.decode()
+    assert "/x\\u001b[2J\\u202e" in said
+    assert "told\\u001b[2J\\u202e" in said
+    assert all(line.isprintable() for line in said.splitlines())
+
+
 @pytest.mark.parametrize("data", [b'{"age": 1}', b'{"age": 1, "ward": "moon"}\n'])
 def test_nothing_refused(tidegate: Run, contract: Path, data: bytes) -> None:
     ran = tidegate("judge", contract, stdin=data)
