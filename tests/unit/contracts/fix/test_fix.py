@@ -257,6 +257,14 @@ def test_only_values_of_a_condition_may_be_null(name: str) -> None:
             "a time of day has HH and mm",
         ),
         (
+            "fix: x\nsteps:\n  - {action: date, field: /a, form: DD.MM.YYYY HH:mm, zone: CET}",
+            "3:61: `zone` must be Z or an offset such as +02:00, not `CET`",
+        ),
+        (
+            "fix: x\nsteps:\n  - {action: date, field: /a, form: DD.MM.YYYY HH:mm, zone: '+24:00'}",
+            "`zone` must be Z or an offset such as +02:00, not `+24:00`",
+        ),
+        (
             "fix: x\nsteps:\n  - {action: drop, field: /a, when: {field: /b}}",
             "give exactly one of `equals`, `one_of`, `not_equals` and `present`",
         ),
