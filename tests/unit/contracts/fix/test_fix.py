@@ -90,6 +90,14 @@ def test_a_step_changes_what_it_says(step: dict[str, Any], before: str, after: s
     assert applied(before, step) == after
 
 
+@pytest.mark.parametrize("index", ["²", "٣", "9" * 5_000, "-1", "3"])
+def test_a_step_whose_place_is_no_item_leaves_the_other_steps(index: str) -> None:
+    step = {"action": "set", "field": f"/l/{index}", "value": 0}
+    assert applied('{"l":[1,2,3],"a":" x"}', step, {"action": "trim", "field": "/a"}) == (
+        '{"l":[1,2,3],"a":"x"}'
+    )
+
+
 def test_steps_follow_each_other_and_conditions_are_those_of_the_rules() -> None:
     steps = [
         {"action": "set", "field": "/l/*/net", "value": 0, "when": {"field": "/l/*/kind", "equals": "free"}},
