@@ -71,6 +71,16 @@ class Map(Step):
         min_length=1, max_length=MOST_VALUES, description="Values and what they become."
     )
 
+    def contradictions(self) -> Iterator[FormatProblem]:
+        """Also yield a value that is listed twice; numbers are equal by their value."""
+        yield from super().contradictions()
+        seen = set()
+        for index, each in enumerate(self.values):
+            value = isinstance(each.value_from, bool), each.value_from  # Python's True equals 1
+            if value in seen:
+                yield f"/values/{index}/from", "the value is given twice; delete one"
+            seen.add(value)
+
 
 class Cast(Step):
     """The value gets another JSON type, if that loses nothing; otherwise it stays."""

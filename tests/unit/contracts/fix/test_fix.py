@@ -203,9 +203,12 @@ steps = st.builds(
     st.one_of(
         new_values.map(lambda new: {"action": "set", **new}),
         new_values.map(lambda new: {"action": "default", **new}),
-        st.lists(st.fixed_dictionaries({"from": scalars, "to": scalars}), min_size=1, max_size=3).map(
-            lambda values: {"action": "map", "values": values}
-        ),
+        st.lists(
+            st.fixed_dictionaries({"from": scalars, "to": scalars}),
+            min_size=1,
+            max_size=3,
+            unique_by=lambda each: (isinstance(each["from"], bool), each["from"]),
+        ).map(lambda values: {"action": "map", "values": values}),
         st.sampled_from(["integer", "number", "string", "boolean"]).map(
             lambda to: {"action": "cast", "to": to}
         ),
@@ -286,6 +289,10 @@ def test_only_values_of_a_condition_may_be_null(name: str) -> None:
             "fix: x\nsteps:\n  - {action: trim, field: /a, when: {field: /**/b, present: true}}",
             "3:45: `**` is for fields of rules only",
         ),
+        (
+            "fix: x\nsteps:\n  - {action: map, field: /a, values: [{from: 999, to: null}, {from: 999.0, to: 0}]}",
+            "3:69: the value is given twice; delete one",
+        ),
         ("- 1", "a fix is a mapping"),
     ],
 )
@@ -293,6 +300,13 @@ def test_mistakes_are_located(document: str, message: str) -> None:
     with pytest.raises(ContractError) as raised:
         parse_fix(document, name="fix.yaml")
     assert message in str(raised.value)
+
+
+def test_true_is_not_one_and_text_is_no_number() -> None:
+    values = [{"from": each, "to": place} for place, each in enumerate((1, True, "1", None))]
+    assert applied('{"a":[1.0,true,"1"]}', {"action": "map", "field": "/a/*", "values": values}) == (
+        '{"a":[0,1,2]}'
+    )
 
 
 def test_a_fix_is_bounded() -> None:
