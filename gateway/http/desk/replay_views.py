@@ -193,7 +193,7 @@ def _progress(replay: StreamReplay) -> str:
     report = replay.report
     if report is None:
         waits = "the approval of another person" if replay.state == "proposed" else "the job"
-        return f"waits for {waits}" if not replay.is_ended else ""
+        return _requested(replay) + ("" if replay.is_ended else f"; waits for {waits}")
     counts = [
         (report.written, "written"),
         (report.closed, "discarded" if replay.action is ReplayAction.DISCARD else "sent"),
@@ -204,6 +204,15 @@ def _progress(replay: StreamReplay) -> str:
     return f"{words or 'nothing done yet'} of {grouped(report.records)}" + (
         f". {report.message}" if report.message else ""
     )
+
+
+def _requested(replay: StreamReplay) -> str:
+    terms = [
+        ("behind newer ones of their key", replay.append_late),
+        ("also of refused batches", replay.accept_batches),
+    ]
+    words = [f"{grouped(replay.records)} requested", *(term for term, is_set in terms if is_set)]
+    return ", ".join(words)
 
 
 def _preview(found: ProblemPreview) -> PreviewView:

@@ -192,6 +192,18 @@ def test_who_asked_does_not_approve_and_a_viewer_does_nothing(factory: Factory, 
     assert not replay_views.replay_view(factory, EVE, STREAM, problem.rpartition("/")[2]).may_act
 
 
+def test_who_approves_sees_how_many_records_and_on_which_terms(
+    client: Any, factory: Factory, problem: str
+) -> None:
+    ask(factory, ANN, action="to-source", accept_batches=True)
+    page = words(client.request("GET", problem))
+    assert "2 requested, also of refused batches; waits for the approval of another person" in page
+    ask(factory, ANN, append_late=True)
+    assert "2 requested, behind newer ones of their key; waits for the job" in words(
+        client.request("GET", problem)
+    )
+
+
 def test_a_request_is_cancelled_on_the_page(client: Any, factory: Factory, problem: str) -> None:
     asked = ask(factory, ANN)
     answer = posted(client, f"{problem}/replays/{asked}", decision="cancel")
