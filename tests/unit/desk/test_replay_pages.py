@@ -146,11 +146,36 @@ def test_records_that_were_refused_with_their_batch_are_previewed_if_the_request
     taken = posted(client, f"{problem}/replay", fix="", accept_batches="on")
     assert "1 of 2 records would pass. 1 would stay refused. Judged" in words(taken)
     assert 'name="accept_batches" checked' in taken.text
-    form = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', taken.text))
+    form = hidden(taken)
     answer = posted(client, f"{problem}/replays", **form)
     assert answer.status_code == 303, answer.text
     (asked,) = client.request("GET", f"/api/v1/streams/{STREAM}/replays").json()["replays"]
     assert asked["accept_batches"] is True
+
+
+def hidden(answer: httpx.Response) -> dict[str, str]:
+    return dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', answer.text))
+
+
+def test_the_request_has_the_records_of_the_preview(
+    client: Any, factory: Factory, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither those that arrive meanwhile, nor without those that are closed meanwhile."""
+    reader = Kept(KafkaConnection(bootstrap_servers="127.0.0.1:9"))
+    monkeypatch.setattr(Factory, "quarantine_reader", lambda _: reader)
+    form = hidden(posted(client, f"{problem}/replay", fix="", accept_batches="on"))
+    for partition in (0, 1):
+        more = [refused(each, partition=partition, contract=STREAM, topic=STREAM) for each in range(5)]
+        Process(factory, "one", stream=STREAM).ingest(more)
+    assert posted(client, f"{problem}/replays", **form).status_code == 303
+    (asked,) = factory.replays().all(STREAM)
+    found = factory.replays().request(STREAM, asked.id, JOB)
+    assert list(found.refusals()) == [(0, 0), (0, 2)]
+    closed = {Closure.DISCARDED: Positions([(0, 2)])}
+    factory.database.write(lambda stores: add_closures(stores, STREAM, closed))
+    answer = posted(client, f"{problem}/replays", **form)
+    assert answer.status_code == 409
+    assert "ther records of the problem are open now than the preview looked at" in words(answer)
 
 
 def test_a_mistake_of_a_fix_is_shown_where_it_is(client: Any, problem: str) -> None:
