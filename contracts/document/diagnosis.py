@@ -209,6 +209,7 @@ _FORMS = {
     terms.COLUMN_PATTERN: "a name of letters, digits and `_` that begins with a letter",
     terms.BOUND_PATTERN: "a number, or in quotes a duration such as PT15M or a number that no double is",
     terms.TOPIC_PATTERN: "a topic name of letters, digits, `.`, `_` and `-`, at most 249 of them",
+    terms.ZONE_PATTERN: "Z or an offset such as +02:00",
 }
 
 

@@ -19,6 +19,7 @@ MOST_DAYS = 36_500
 COLUMN_PATTERN = r"^[A-Za-z][A-Za-z0-9_]*$"
 BOUND_PATTERN = r"^(P[0-9YMWDTHS.]+|-?[0-9.]{17,200})$"
 TOPIC_PATTERN = r"^[a-zA-Z0-9._-]{1,249}$"
+ZONE_PATTERN = r"^(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$"
 
 
 Pointer = Annotated[

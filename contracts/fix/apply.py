@@ -36,6 +36,7 @@ _PREFIX_BYTES: Final = 5
 _MAGIC: Final = b"\0"
 _INTEGER: Final = re.compile(r"-?(0|[1-9][0-9]*)")
 _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_INDEX: Final = re.compile(r"[0-9]{1,9}")
 _MOST_DIGITS: Final = 400
 """Maximum number of digits in a number, also when it is written without an exponent."""
 _ABSENT: Final = object()
@@ -128,7 +129,7 @@ def _at(record: Any, path: Path, change: Change) -> bool:
     parent = read(record, tuple(parents))
     if type(parent) is dict:
         return change(parent, last)
-    if type(parent) is list and last.isdigit() and int(last) < len(parent):
+    if type(parent) is list and _INDEX.fullmatch(last) and int(last) < len(parent):
         return change(parent, int(last))
     return False
 
@@ -294,12 +295,13 @@ def _comparable(value: Any) -> Any:
 
 
 def _decimal(text: str) -> Decimal | None:
-    """Return a number exactly; None if it has more than 400 digits when written without an exponent."""
+    """Return a number exactly; None if it is not finite, or has more than 400 digits without an exponent."""
     try:
         number = Decimal(text)
     except InvalidOperation:
         return None
-    return number if len(text) <= _MOST_DIGITS and abs(number.adjusted()) <= _MOST_DIGITS else None
+    is_short = len(text) <= _MOST_DIGITS and abs(number.adjusted()) <= _MOST_DIGITS
+    return number if number.is_finite() and is_short else None
 
 
 def _new(value: Any) -> Any:

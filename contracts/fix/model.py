@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field
 
 from tidegate.contracts.document.fields import tokens
 from tidegate.contracts.document.rule_model import Condition
-from tidegate.contracts.document.terms import Part, Pointer, RuleId, Scalar
+from tidegate.contracts.document.terms import ZONE_PATTERN, Part, Pointer, RuleId, Scalar
 
 MOST_STEPS: Final = 100
 MOST_VALUES: Final = 10_000
@@ -71,6 +71,16 @@ class Map(Step):
         min_length=1, max_length=MOST_VALUES, description="Values and what they become."
     )
 
+    def contradictions(self) -> Iterator[FormatProblem]:
+        """Also yield a value that is listed twice; numbers are equal by their value."""
+        yield from super().contradictions()
+        seen = set()
+        for index, each in enumerate(self.values):
+            value = isinstance(each.value_from, bool), each.value_from  # Python's True equals 1
+            if value in seen:
+                yield f"/values/{index}/from", "the value is given twice; delete one"
+            seen.add(value)
+
 
 class Cast(Step):
     """The value gets another JSON type, if that loses nothing; otherwise it stays."""
@@ -117,7 +127,7 @@ class Date(Step):
         description="The form of the text in the record: YYYY, MM, DD, HH, mm and ss, and what is between them.",
         examples=["DD.MM.YYYY", "MM/DD/YYYY HH:mm"],
     )
-    zone: Annotated[str, Field(pattern=r"^(Z|[+-][0-9]{2}:[0-9]{2})$")] = Field(
+    zone: Annotated[str, Field(pattern=ZONE_PATTERN)] = Field(
         default="Z", description="Time zone of a text that has a time of day."
     )
 

@@ -118,9 +118,12 @@ class ReplayPreviews:
             raise NotFoundError(f"there is no topic {origin.quarantine_topic}")
         return ProblemSelection(origin.quarantine_topic, topic_id, found)
 
-    def preview(self, stream: str, selection: ProblemSelection, fix: Fix | None) -> ProblemPreview:
+    def preview(
+        self, stream: str, selection: ProblemSelection, fix: Fix | None, *, accept_batches: bool = False
+    ) -> ProblemPreview:
         """Fix and judge the first records of a selection by the enforced contract; no record is changed.
 
+        `accept_batches` means that records whose whole batch was refused are judged too.
         The audit log records who tried which fix, because the number of passing records may disclose hidden values.
         Raises ConflictError for a fix that cannot apply to the contract's records, and if no version is enforced.
         """
@@ -147,7 +150,8 @@ class ReplayPreviews:
         for begin in range(0, len(first), _AT_A_TIME):
             places = first[begin : begin + _AT_A_TIME]
             records = self._reader.records(origin, places)
-            found.preview.add(_judgeable(records, found.preview), plan, compiled)
+            judgeable = _judgeable(records, found.preview, accept_batches=accept_batches)
+            found.preview.add(judgeable, plan, compiled)
             found.preview.untouched[Untouched.MISSING] += len(places) - len(records)
             found.looked += len(places)
             size += sum(len(each.value or b"") for each in records)
@@ -157,10 +161,12 @@ class ReplayPreviews:
         return found
 
 
-def _judgeable(records: list[QuarantinedRecord], preview: ReplayPreview) -> Iterator[RefusedRecord]:
+def _judgeable(
+    records: list[QuarantinedRecord], preview: ReplayPreview, *, accept_batches: bool
+) -> Iterator[RefusedRecord]:
     for each in records:
         original = read_original(each.headers)
-        if original.is_omitted or each.evidence.refusal is not None:
+        if original.is_omitted or (each.evidence.refusal is not None and not accept_batches):
             preview.untouched[Untouched.OMITTED if original.is_omitted else Untouched.BATCH] += 1
             continue
         kafka_ms = 0 if each.timestamp is None else int(each.timestamp.timestamp() * 1000)

@@ -55,6 +55,7 @@ class ReplayView:
     problem: Problem
     fix: str
     action: ReplayAction
+    accept_batches: bool
     preview: PreviewView | None
     mistakes: tuple[str, ...]
     needs_approval: bool
@@ -84,6 +85,7 @@ def replay_view(
     subject = subject_of(factory.registry().versions(stream)[0].topic)
     text = _fix_text(form) if form is not None else _example(found)
     action = _action_in(form) if form is not None else ReplayAction.REPLAY
+    accept_batches = form is not None and _accepts_batches(form)
     preview, needs_approval = None, False
     mistakes: tuple[str, ...] = ()
     if form is not None:
@@ -94,7 +96,7 @@ def replay_view(
         else:
             previews = factory.replay_previews(principal)
             selection = previews.select(stream, found.id)
-            preview = _preview(previews.preview(stream, selection, fix))
+            preview = _preview(previews.preview(stream, selection, fix, accept_batches=accept_batches))
             needs_approval = principal is not ANONYMOUS and factory.replays().needs_approval(
                 stream, selection.order(fix, action=action)
             )
@@ -102,6 +104,7 @@ def replay_view(
         found,
         text,
         action,
+        accept_batches,
         preview,
         mistakes,
         needs_approval,
@@ -124,7 +127,7 @@ def ask_for_replay(
         fix,
         action=_action_in(form),
         append_late=form.has("append_late"),
-        accept_batches=form.has("accept_batches"),
+        accept_batches=_accepts_batches(form),
     )
     return factory.replays().ask(stream, order, principal)
 
@@ -190,7 +193,7 @@ def _progress(replay: StreamReplay) -> str:
     report = replay.report
     if report is None:
         waits = "the approval of another person" if replay.state == "proposed" else "the job"
-        return f"waits for {waits}" if not replay.is_ended else ""
+        return _requested(replay) + ("" if replay.is_ended else f"; waits for {waits}")
     counts = [
         (report.written, "written"),
         (report.closed, "discarded" if replay.action is ReplayAction.DISCARD else "sent"),
@@ -201,6 +204,15 @@ def _progress(replay: StreamReplay) -> str:
     return f"{words or 'nothing done yet'} of {grouped(report.records)}" + (
         f". {report.message}" if report.message else ""
     )
+
+
+def _requested(replay: StreamReplay) -> str:
+    terms = [
+        ("behind newer ones of their key", replay.append_late),
+        ("also of refused batches", replay.accept_batches),
+    ]
+    words = [f"{grouped(replay.records)} requested", *(term for term, is_set in terms if is_set)]
+    return ", ".join(words)
 
 
 def _preview(found: ProblemPreview) -> PreviewView:
@@ -269,6 +281,10 @@ def _fix(text: str) -> Fix | None:
 
 def _action_in(form: Form) -> ReplayAction:
     return ReplayAction.TO_SOURCE if form.text("action") == ReplayAction.TO_SOURCE else ReplayAction.REPLAY
+
+
+def _accepts_batches(form: Form) -> bool:
+    return form.has("accept_batches")
 
 
 def _before(form: Form) -> dict[int, int]:

@@ -10,7 +10,7 @@ import structlog
 from fastapi import APIRouter, Path
 from pydantic import BaseModel
 
-from tidegate.contracts.errors import ConflictError
+from tidegate.contracts.errors import ConflictError, ContractError
 from tidegate.contracts.stream.replay import (
     MOST_REQUEST_BYTES,
     ReplayOrder,
@@ -30,7 +30,7 @@ from tidegate.gateway.http.dependencies import (
 from tidegate.gateway.http.gate import PrincipalDep
 from tidegate.gateway.http.models.examples import example
 from tidegate.gateway.http.native.streams import StreamName
-from tidegate.gateway.http.problems import responses
+from tidegate.gateway.http.problems import InvalidBody, responses
 
 _log = structlog.get_logger()
 
@@ -125,7 +125,10 @@ def ask_for_replay(
     `replay_approval` of the contract says which requests need the approval of another person, if access control is on.
     """
     order = read_model(ReplayOrder, content, "request to replay records")
-    replay = factory.replays().ask(stream, order, principal)
+    try:
+        replay = factory.replays().ask(stream, order, principal)
+    except ContractError as error:
+        raise InvalidBody("the fix cannot be used", error.problems) from error
     _log.info("replay_asked", stream=stream, replay=str(replay.id), records=replay.records)
     return replay
 

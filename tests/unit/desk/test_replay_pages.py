@@ -10,19 +10,22 @@ from urllib.parse import urlencode
 import httpx
 import pytest
 
-from tests.unit.gateway.quarantine_records import Process, refused
+from tests.unit.gateway.quarantine_records import AGE, Process, refused
 from tidegate.contracts.fix.load import parse_fix
 from tidegate.contracts.stream.closure import Closure
+from tidegate.contracts.stream.decide import REFUSED_WITH_BATCH
+from tidegate.contracts.stream.evidence import EventPointer, quarantine_headers, read_evidence
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.replay import ReplayOrder, ReplayReport, digest_of_refusals, runs_of
+from tidegate.contracts.verdict import Disposition, Verdict
 from tidegate.gateway.access.principal import Principal, read_grants
 from tidegate.gateway.clock import now
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.http.desk import replay_views
 from tidegate.gateway.http.models.examples import CONTRACT
 from tidegate.gateway.streams.problems import ProblemQuery
-from tidegate.gateway.streams.quarantine import QuarantineReader
+from tidegate.gateway.streams.quarantine import Origin, QuarantinedRecord, QuarantineReader
 from tidegate.gateway.streams.quarantine_index.closures import add_closures, keep_reasons
 from tidegate.gateway.streams.replay_previews import ProblemSelection, ReplayPreviews
 
@@ -111,6 +114,70 @@ def test_the_audit_log_has_who_previewed_which_fix(factory: Factory, problem: st
     assert entry.after == fix.fingerprint
 
 
+class Kept(QuarantineReader):
+    """A reader of one valid record that was refused with its batch, and of one that violates a rule."""
+
+    def topic_id(self, origin: Origin) -> str:  # noqa: ARG002 - as the reader has it
+        return "id"
+
+    def records(self, origin: Origin, *_: Any) -> list[QuarantinedRecord]:
+        found = []
+        for age, violation, end in ((63, REFUSED_WITH_BATCH, {0: 3}), (999, AGE, None)):
+            source = EventPointer(origin.topic, 0, age)
+            verdict = Verdict(Disposition.QUARANTINED, (violation,))
+            headers = tuple(quarantine_headers(source, "ledger", f"{STREAM}@1.2.0", verdict, end))
+            evidence = read_evidence(headers)
+            assert evidence is not None
+            value = json.dumps({"admission_id": "A-1", "age": age}).encode()
+            found.append(QuarantinedRecord(source, now(), None, value, headers, evidence))
+        return found
+
+
+def test_records_that_were_refused_with_their_batch_are_previewed_if_the_request_takes_them(
+    client: Any, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = Kept(KafkaConnection(bootstrap_servers="127.0.0.1:9"))
+    monkeypatch.setattr(Factory, "quarantine_reader", lambda _: reader)
+    assert 'type="checkbox" name="accept_batches"' in client.request("GET", f"{problem}/replay").text
+    left = posted(client, f"{problem}/replay", fix="")
+    assert "0 of 2 records would pass. 1 would stay refused. 1 would be left: their whole batch" in words(
+        left
+    )
+    taken = posted(client, f"{problem}/replay", fix="", accept_batches="on")
+    assert "1 of 2 records would pass. 1 would stay refused. Judged" in words(taken)
+    assert 'name="accept_batches" checked' in taken.text
+    form = hidden(taken)
+    answer = posted(client, f"{problem}/replays", **form)
+    assert answer.status_code == 303, answer.text
+    (asked,) = client.request("GET", f"/api/v1/streams/{STREAM}/replays").json()["replays"]
+    assert asked["accept_batches"] is True
+
+
+def hidden(answer: httpx.Response) -> dict[str, str]:
+    return dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', answer.text))
+
+
+def test_the_request_has_the_records_of_the_preview(
+    client: Any, factory: Factory, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither those that arrive meanwhile, nor without those that are closed meanwhile."""
+    reader = Kept(KafkaConnection(bootstrap_servers="127.0.0.1:9"))
+    monkeypatch.setattr(Factory, "quarantine_reader", lambda _: reader)
+    form = hidden(posted(client, f"{problem}/replay", fix="", accept_batches="on"))
+    for partition in (0, 1):
+        more = [refused(each, partition=partition, contract=STREAM, topic=STREAM) for each in range(5)]
+        Process(factory, "one", stream=STREAM).ingest(more)
+    assert posted(client, f"{problem}/replays", **form).status_code == 303
+    (asked,) = factory.replays().all(STREAM)
+    found = factory.replays().request(STREAM, asked.id, JOB)
+    assert list(found.refusals()) == [(0, 0), (0, 2)]
+    closed = {Closure.DISCARDED: Positions([(0, 2)])}
+    factory.database.write(lambda stores: add_closures(stores, STREAM, closed))
+    answer = posted(client, f"{problem}/replays", **form)
+    assert answer.status_code == 409
+    assert "ther records of the problem are open now than the preview looked at" in words(answer)
+
+
 def test_a_mistake_of_a_fix_is_shown_where_it_is(client: Any, problem: str) -> None:
     assert "Preview" in words(client.request("GET", f"{problem}/replay"))
     answer = posted(client, f"{problem}/replay", fix="fix: x\nsteps:\n  - action: burn\n    field: /age\n")
@@ -148,6 +215,18 @@ def test_who_asked_does_not_approve_and_a_viewer_does_nothing(factory: Factory, 
 
     assert (may(ANN), may(BEN), may(EVE)) == ((False, True), (True, True), (False, False))
     assert not replay_views.replay_view(factory, EVE, STREAM, problem.rpartition("/")[2]).may_act
+
+
+def test_who_approves_sees_how_many_records_and_on_which_terms(
+    client: Any, factory: Factory, problem: str
+) -> None:
+    ask(factory, ANN, action="to-source", accept_batches=True)
+    page = words(client.request("GET", problem))
+    assert "2 requested, also of refused batches; waits for the approval of another person" in page
+    ask(factory, ANN, append_late=True)
+    assert "2 requested, behind newer ones of their key; waits for the job" in words(
+        client.request("GET", problem)
+    )
 
 
 def test_a_request_is_cancelled_on_the_page(client: Any, factory: Factory, problem: str) -> None:

@@ -165,6 +165,13 @@ def test_a_fix_with_mistakes_is_not_kept(replays: StreamReplays) -> None:
         replays.ask(STREAM, order(fix=FIX.replace("map", "eval")), ANN)
 
 
+def test_the_answer_to_a_fix_with_mistakes_speaks_of_the_fix(client: Any) -> None:
+    answer = client.post(PATH, order(fix=FIX.replace("map", "eval")).model_dump_json())
+    assert (answer.status_code, answer.json()["detail"]) == (422, "the fix cannot be used")
+    (mistake,) = answer.json()["errors"]
+    assert "unknown action" in mistake["message"]
+
+
 def test_few_replays_wait_at_a_time(replays: StreamReplays) -> None:
     for _ in range(MOST_WAITING):
         asked = replays.ask(STREAM, order(**PLAIN), ANN)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import pickle
 from decimal import Decimal
 from typing import Any
@@ -73,6 +74,12 @@ def test_a_record_is_changed_and_encoded_with_its_schema() -> None:
     trim = {"action": "trim", "field": "/wards/*/code"}
     changed = decoded(applied(SENTINEL, trim, {"action": "set", "field": "/stay", "value": 2}))
     assert changed == {**RECORD, "age": None, "stay": 2.0, "wards": [{"code": "icu"}, {"code": "er"}]}
+
+
+def test_what_is_no_integer_and_no_item_leaves_the_other_steps() -> None:
+    steps = {"action": "cast", "field": "/stay", "to": "integer"}, {"action": "trim", "field": "/wards/²"}
+    changed = decoded(applied(SENTINEL, *steps, value=encoded({**RECORD, "stay": math.inf})))
+    assert (changed["age"], changed["stay"]) == (None, math.inf)
 
 
 @pytest.mark.parametrize(

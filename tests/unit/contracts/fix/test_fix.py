@@ -90,6 +90,14 @@ def test_a_step_changes_what_it_says(step: dict[str, Any], before: str, after: s
     assert applied(before, step) == after
 
 
+@pytest.mark.parametrize("index", ["²", "٣", "9" * 5_000, "-1", "3"])
+def test_a_step_whose_place_is_no_item_leaves_the_other_steps(index: str) -> None:
+    step = {"action": "set", "field": f"/l/{index}", "value": 0}
+    assert applied('{"l":[1,2,3],"a":" x"}', step, {"action": "trim", "field": "/a"}) == (
+        '{"l":[1,2,3],"a":"x"}'
+    )
+
+
 def test_steps_follow_each_other_and_conditions_are_those_of_the_rules() -> None:
     steps = [
         {"action": "set", "field": "/l/*/net", "value": 0, "when": {"field": "/l/*/kind", "equals": "free"}},
@@ -195,9 +203,12 @@ steps = st.builds(
     st.one_of(
         new_values.map(lambda new: {"action": "set", **new}),
         new_values.map(lambda new: {"action": "default", **new}),
-        st.lists(st.fixed_dictionaries({"from": scalars, "to": scalars}), min_size=1, max_size=3).map(
-            lambda values: {"action": "map", "values": values}
-        ),
+        st.lists(
+            st.fixed_dictionaries({"from": scalars, "to": scalars}),
+            min_size=1,
+            max_size=3,
+            unique_by=lambda each: (isinstance(each["from"], bool), each["from"]),
+        ).map(lambda values: {"action": "map", "values": values}),
         st.sampled_from(["integer", "number", "string", "boolean"]).map(
             lambda to: {"action": "cast", "to": to}
         ),
@@ -257,6 +268,14 @@ def test_only_values_of_a_condition_may_be_null(name: str) -> None:
             "a time of day has HH and mm",
         ),
         (
+            "fix: x\nsteps:\n  - {action: date, field: /a, form: DD.MM.YYYY HH:mm, zone: CET}",
+            "3:61: `zone` must be Z or an offset such as +02:00, not `CET`",
+        ),
+        (
+            "fix: x\nsteps:\n  - {action: date, field: /a, form: DD.MM.YYYY HH:mm, zone: '+24:00'}",
+            "`zone` must be Z or an offset such as +02:00, not `+24:00`",
+        ),
+        (
             "fix: x\nsteps:\n  - {action: drop, field: /a, when: {field: /b}}",
             "give exactly one of `equals`, `one_of`, `not_equals` and `present`",
         ),
@@ -270,6 +289,10 @@ def test_only_values_of_a_condition_may_be_null(name: str) -> None:
             "fix: x\nsteps:\n  - {action: trim, field: /a, when: {field: /**/b, present: true}}",
             "3:45: `**` is for fields of rules only",
         ),
+        (
+            "fix: x\nsteps:\n  - {action: map, field: /a, values: [{from: 999, to: null}, {from: 999.0, to: 0}]}",
+            "3:69: the value is given twice; delete one",
+        ),
         ("- 1", "a fix is a mapping"),
     ],
 )
@@ -277,6 +300,13 @@ def test_mistakes_are_located(document: str, message: str) -> None:
     with pytest.raises(ContractError) as raised:
         parse_fix(document, name="fix.yaml")
     assert message in str(raised.value)
+
+
+def test_true_is_not_one_and_text_is_no_number() -> None:
+    values = [{"from": each, "to": place} for place, each in enumerate((1, True, "1", None))]
+    assert applied('{"a":[1.0,true,"1"]}', {"action": "map", "field": "/a/*", "values": values}) == (
+        '{"a":[0,1,2]}'
+    )
 
 
 def test_a_fix_is_bounded() -> None:
