@@ -108,6 +108,8 @@ class StateDirectory:
                 )
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.path.mkdir(mode=0o700, exist_ok=True)
+            if self.path.stat().st_mode & 0o007:  # an empty folder that somebody has made for this
+                self.path.chmod(0o700)
             marker.write_text(_Marker(made_by="tidegate", format=_FORMAT).model_dump_json() + "\n")
             (self.path / ".gitignore").write_text("*\n")
         try:

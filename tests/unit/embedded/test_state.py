@@ -17,6 +17,15 @@ def test_a_new_folder_is_made_and_ignored_by_git(tmp_path: Path) -> None:
         assert state.database_url == f"sqlite:///{tmp_path}/deep/state/registry.db"
 
 
+def test_an_empty_folder_that_everybody_can_read_becomes_private(tmp_path: Path) -> None:
+    for mode, expected in ((0o755, 0o700), (0o750, 0o750)):
+        folder = tmp_path / oct(mode)
+        folder.mkdir()
+        folder.chmod(mode)
+        with StateDirectory(folder):
+            assert folder.stat().st_mode & 0o777 == expected
+
+
 def test_content_survives_a_restart(tmp_path: Path) -> None:
     with StateDirectory(tmp_path / "state") as state:
         (state.path / "registry.db").write_text("kept")
