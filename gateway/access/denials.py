@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections import Counter
@@ -25,6 +26,8 @@ MOST_AUDITED = 50
 """Maximum number of (principal, operation) pairs that the audit log names per hour; further ones share an entry."""
 _AUDITED = frozenset({401, 403})
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
+_REVEALING = re.compile(r"/replays/[^/]+/request$")
+"""Paths that are read and show hidden values: those of the fix of a replay."""
 REFUSING = frozenset({401, 403, 421, 429})
 """Statuses of refused requests: unauthenticated, forbidden, wrong host name, and rate limit exceeded."""
 
@@ -114,9 +117,10 @@ class DenialAudit(Service):
         self._window_ends = 0.0
 
     @staticmethod
-    def covers(status: int, method: str, *, is_hidden: bool = False) -> bool:
+    def covers(status: int, method: str, path: str, *, is_hidden: bool = False) -> bool:
         """Return whether a response is a denied write or reveal. `is_hidden`: its 404 hides a subject that exists."""
-        return (is_hidden or status in _AUDITED) and method not in _READING
+        is_reading = method in _READING and _REVEALING.search(path) is None
+        return (is_hidden or status in _AUDITED) and not is_reading
 
     def add(self, status: int, who: str, method: str, path: str) -> None:
         """Count one denial, and write the entries that are due. If the database fails, log a warning instead."""

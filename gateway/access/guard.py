@@ -123,7 +123,7 @@ class AccessGuard:
             # Only after the response: its latency would otherwise reveal that a hidden subject exists.
             is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
             is_hidden = is_last and status not in REFUSING and "is_denied" in scope["state"]
-            if is_hidden and DenialAudit.covers(status, scope["method"], is_hidden=True):
+            if is_hidden and DenialAudit.covers(status, scope["method"], scope["path"], is_hidden=True):
                 await self._add_denial(scope, status, is_hidden=True)
 
         return counting
@@ -134,7 +134,7 @@ class AccessGuard:
         who = principal.name if is_known else f"{ADDRESS}{_address(Request(scope))}"
         denial = (status, who, scope["method"], scope["path"])
         self._door.denials.add(*denial)
-        if DenialAudit.covers(status, scope["method"], is_hidden=is_hidden):
+        if DenialAudit.covers(status, scope["method"], scope["path"], is_hidden=is_hidden):
             await run_in_threadpool(self._door.denial_audit.add, *denial)
 
     async def _principal(self, request: Request) -> Principal:

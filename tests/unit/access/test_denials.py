@@ -164,6 +164,7 @@ def test_a_denied_reveal_and_a_denied_report_of_a_hidden_stream_are_audited(
         ("POST", "/desk/records/{}.quarantine/0/1/reveal", b"part=key", form),
         ("POST", "/api/v1/streams/{}/batches", report, None),
         ("POST", "/api/v1/streams/{}/heartbeat", {}, None),
+        ("GET", "/api/v1/streams/{}/replays/00000000-0000-4000-8000-000000000000/request", None, None),
         ("DELETE", f"{ASSOCIATION}?is={{}}", None, None),
     ):
         other, before = hire("admin:a."), denied(factory)
