@@ -18,6 +18,8 @@ KNOWN = {"name": "known", "kind": "CONDITION", "mode": "READ", "type": "CEL", "e
 RULES = {"domainRules": [MASK, PATH, KNOWN]}
 BODY = {"schema": record("a"), "ruleSet": RULES}
 HEADER = "Tidegate-Rules-Not-Judged"
+# What no database decides: once is enough.
+only_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 REASONS = "2; mask is a TRANSFORM of type CEL_FIELD, which clients run; path is a condition of type JSONATA"
 
 
@@ -40,6 +42,16 @@ def test_long_reasons_are_cut_and_stay_a_header(client: Any) -> None:
     assert found.startswith("1; known at /gr\\xf6\\xdfe0 may give something else than true or false")
     assert found.endswith("...")
     assert len(found) < 1_100
+
+
+@pytest.mark.parametrize("kind", ["CEL", "CEL_FIELD"])
+@pytest.mark.parametrize("expr", ["", " \n", ";", " ; "])
+@only_sqlite
+def test_a_blank_condition_is_named(client: Any, kind: str, expr: str) -> None:
+    """The answer to a blank one of type CEL was 500."""
+    blank = {"domainRules": [{**KNOWN, "type": kind, "expr": expr}]}
+    answer = respond(client, "POST", "/subjects/t-value/versions", {"schema": record("a"), "ruleSet": blank})
+    assert (answer.status_code, answer.headers[HEADER]) == (200, "1; known is without an expression")
 
 
 def test_names_of_fields_add_no_line_to_a_header_or_a_note(client: Any) -> None:
