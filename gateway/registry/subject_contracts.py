@@ -307,7 +307,7 @@ def _is_equivalent(former: ParsedSchema, schema: ParsedSchema) -> bool:
 def _with_rules(contract: DataContract, imported: ImportedRules) -> tuple[DataContract, list[str]]:
     """Add imported rules to the contract's own: as an active version if it compiles, otherwise as a draft."""
     own = tuple(rule for rule in contract.rules if not rule.id.startswith(PREFIX))
-    taken, refused = _compiling(contract, imported.rules)
+    taken, refused = _compiling(contract, imported)
     notes = noted((*imported.left_out, *refused))
     contract = contract.model_copy(update={"rules": (*own, *taken), "status": Status.ACTIVE})
     problems = problems_of(contract)
@@ -318,13 +318,14 @@ def _with_rules(contract: DataContract, imported: ImportedRules) -> tuple[DataCo
     return contract, notes
 
 
-def _compiling(contract: DataContract, rules: tuple[Cel, ...]) -> tuple[tuple[Cel, ...], tuple[str, ...]]:
+def _compiling(contract: DataContract, imported: ImportedRules) -> tuple[tuple[Cel, ...], tuple[str, ...]]:
     """Split rules into those that compile against the contract's schema and the reasons why others do not."""
+    rules = imported.rules
     if not rules:
         return (), ()
     wrong = proven(_wrong_rules, contract, rules)
     refused = (
-        f"{rules[index].id.removeprefix(PREFIX)} is not an expression that the judge supports ({message})"
+        f"{imported.labels[rules[index].id]} is not an expression that the judge supports ({message})"
         for index, message in wrong.items()
     )
     return tuple(rule for index, rule in enumerate(rules) if index not in wrong), tuple(refused)

@@ -121,6 +121,70 @@ def test_a_setting_refuses_conditions_that_are_not_judged(ask: Ask) -> None:
     assert ask("POST", "/subjects/other-value/versions", BODY)[0] == 200
 
 
+@only_sqlite
+@pytest.mark.parametrize(
+    ("rule", "fields", "reason"),
+    [
+        ({"name": "Known", "expr": "message.b != 'x'"}, 1, "Known is not an expression that the judge"),
+        (
+            {"name": "k" * 90, "expr": "message.b != 'x'"},
+            1,
+            f"{'k' * 90} is not an expression that the judge",
+        ),
+        (
+            {"name": "known", "type": "CEL_FIELD", "expr": "odd(value)"},
+            2,
+            "known at /f0 is not an expression that the judge",
+        ),
+        (
+            {"name": "Known", "type": "CEL_FIELD", "expr": "value != 'x'"},
+            202,
+            "Known at /f200 is one of more than 200; Known at /f201 is one",
+        ),
+    ],
+    ids=["capital", "long", "fields", "many"],
+)
+def test_a_rule_is_one_rule_and_has_its_name(
+    client: Any, ask: Ask, rule: dict[str, str], fields: int, reason: str
+) -> None:
+    """They were counted once for each field, and `judgeRules` did not know them by their ids."""
+    properties = {f"f{number}": {"type": "string"} for number in range(fields)}
+    schema = json.dumps({"type": "object", "properties": properties})
+    rules = {"domainRules": [{**KNOWN, "mode": "WRITE", **rule}]}
+    body = {"schemaType": "JSON", "schema": schema, "ruleSet": rules}
+    answer = respond(client, "POST", "/subjects/t-value/versions", body)
+    assert answer.headers[HEADER].startswith(f"1; {reason}")
+    ask("PUT", "/config/u-value", {"judgeRules": True})
+    status, refused = ask("POST", "/subjects/u-value/versions", body)
+    assert (status, refused["error_code"]) == (422, 42210)
+    assert f"1 rule would not be judged: {reason}" in refused["message"]
+
+
+@only_sqlite
+@pytest.mark.parametrize(
+    ("rule", "reason"),
+    [
+        ({"name": "odd"}, "in the schema at /a is without an expression"),
+        ({"name": "O\nd", "expr": "odd(this)"}, "in the schema at /a (O\\u000ad) is not an expression that"),
+    ],
+    ids=["none", "unknown"],
+)
+@pytest.mark.parametrize("rules", [{}, {"ruleSet": {"domainRules": []}}], ids=["alone", "beside"])
+def test_the_setting_concerns_rules_that_only_the_schema_has(
+    client: Any, ask: Ask, rule: Any, reason: str, rules: Any
+) -> None:
+    """Without a rule set beside it, such a schema was registered all the same."""
+    properties = {"a": {"type": "string", "confluent:rules": [rule]}}
+    schema = json.dumps({"type": "object", "properties": properties})
+    body = {"schemaType": "JSON", "schema": schema, **rules}
+    answer = respond(client, "POST", "/subjects/t-value/versions", body)
+    assert answer.headers[HEADER].startswith(f"1; {reason}")
+    ask("PUT", "/config/u-value", {"judgeRules": True})
+    status, refused = ask("POST", "/subjects/u-value/versions", body)
+    assert (status, refused["error_code"]) == (422, 42210)
+    assert f"1 rule would not be judged: {reason}" in refused["message"]
+
+
 def test_the_page_of_a_contract_names_them(client: Any) -> None:
     respond(client, "POST", "/subjects/t-value/versions", {**BODY, "ruleSet": {"domainRules": [MASK, PATH]}})
     page = client.get("/desk/contracts/t").text
