@@ -353,7 +353,7 @@ def _obstacle(rule: Rule) -> str | None:
         return f"{_kind(rule)}, which clients run"
     if rule.type not in {"CEL", "CEL_FIELD"}:
         return f"a condition of type {rule.type}"
-    if not parts_of(rule.expr or ""):
+    if not rule.expr or not parts_of(rule.expr):
         return "without an expression"
     if is_split_in_a_text(rule.expr):
         return "split by clients at the semicolon in a text, where no client can read it"
