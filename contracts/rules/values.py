@@ -336,7 +336,16 @@ _OF_STRINGS: Final = {
 
 def order_of(field: FieldType) -> Order | None:
     """Return the order of the values of a field; None if they have none."""
-    return _order_of_format(field) or (NUMBERS if field.types & {"number", "integer"} else None)
+    has_numbers = bool(field.types & {"number", "integer"}) and not has_mixed_units(field)
+    return _order_of_format(field) or (NUMBERS if has_numbers else None)
+
+
+def has_mixed_units(field: FieldType) -> bool:
+    """Return whether an integer of a field may be a time of several units, such as days or milliseconds.
+
+    An Avro union of a date and a timestamp is such a field: the decoded integer does not say which one it is.
+    """
+    return len(field.times) > 1 and not field.times <= _OF_STRINGS.keys()
 
 
 def number_of(bound: float | str) -> int | float | Decimal | None:

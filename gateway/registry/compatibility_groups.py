@@ -131,7 +131,8 @@ def require_group(stores: Stores, contract: DataContract) -> None:
                     f"PUT /config/{subject}, or leave {member} out",
                 )
         return
-    names = [group.name for group in groups_of(stores, contract.topic).groups]
+    found = groups_of(stores, contract.topic).groups
+    names = [group.name for group in found]
     listed = ", ".join(json.dumps(name) for name in names)
     if contract.compatibility_group is None and any(names):
         raise ContractError.at(
@@ -140,6 +141,13 @@ def require_group(stores: Stores, contract: DataContract) -> None:
             'the group of its records, or "" for that of the versions without one',
         )
     unframed = contract.unframed_group
+    enforced = [group.name for group in found if group.version is not None]
+    if unframed in names and unframed not in {contract.compatibility_group or "", *enforced}:
+        raise ContractError.at(
+            "/unframed_group",
+            f"no version of the group {json.dumps(unframed)} of the subject {subject} is enforced, and records that name no "
+            "schema would all be refused; name a group with an enforced version, or that of this version",
+        )
     if unframed not in {None, contract.compatibility_group or "", *names}:
         raise ContractError.at(
             "/unframed_group",

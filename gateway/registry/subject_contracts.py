@@ -17,7 +17,7 @@ from tidegate.contracts.document.semver import next_major, next_minor, next_patc
 from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import ContractError, Problem
 from tidegate.contracts.inclusion.answer import Outcome
-from tidegate.contracts.judge.plan import compile_plan
+from tidegate.contracts.judge.plan import check_compiles, compile_plan
 from tidegate.gateway.registry.compatibility_groups import group_setting
 from tidegate.gateway.registry.proofs import proven
 from tidegate.gateway.registry.schema_compatibility import Earlier, check_compatibility, inclusion
@@ -307,7 +307,7 @@ def _is_equivalent(former: ParsedSchema, schema: ParsedSchema) -> bool:
 def _with_rules(contract: DataContract, imported: ImportedRules) -> tuple[DataContract, list[str]]:
     """Add imported rules to the contract's own: as an active version if it compiles, otherwise as a draft."""
     own = tuple(rule for rule in contract.rules if not rule.id.startswith(PREFIX))
-    taken, refused = _compiling(contract, imported.rules)
+    taken, refused = _compiling(contract, imported)
     notes = noted((*imported.left_out, *refused))
     contract = contract.model_copy(update={"rules": (*own, *taken), "status": Status.ACTIVE})
     problems = problems_of(contract)
@@ -318,31 +318,34 @@ def _with_rules(contract: DataContract, imported: ImportedRules) -> tuple[DataCo
     return contract, notes
 
 
-def _compiling(contract: DataContract, rules: tuple[Cel, ...]) -> tuple[tuple[Cel, ...], tuple[str, ...]]:
+def _compiling(contract: DataContract, imported: ImportedRules) -> tuple[tuple[Cel, ...], tuple[str, ...]]:
     """Split rules into those that compile against the contract's schema and the reasons why others do not."""
+    rules = imported.rules
     if not rules:
         return (), ()
     wrong = proven(_wrong_rules, contract, rules)
     refused = (
-        f"{rules[index].id.removeprefix(PREFIX)} is not an expression that the judge supports ({message})"
+        f"{imported.labels[rules[index].id]} is not an expression that the judge supports ({message})"
         for index, message in wrong.items()
     )
     return tuple(rule for index, rule in enumerate(rules) if index not in wrong), tuple(refused)
 
 
 def _wrong_rules(contract: DataContract, rules: tuple[Cel, ...]) -> dict[int, str]:
-    """Compile the schema of a contract with each rule alone; return what is wrong with a rule, by its place in the list."""
+    """Compile the schema of a contract with the rules; return what is wrong with a rule, by its place in the list.
+
+    All problems of all rules come from one compilation: one for each rule would take minutes for a large schema.
+    """
     bare = contract.model_copy(
-        update={"columns": (), "expectations": (), "primary_key": (), "classification": {}}
+        update={"columns": (), "expectations": (), "primary_key": (), "classification": {}, "rules": rules}
     )
-    found = {}
-    for index, rule in enumerate(rules):
-        try:
-            compile_plan(bare.model_copy(update={"rules": (rule,)}))
-        except ContractError as error:
-            wrong = [problem for problem in error.problems if problem.pointer.startswith("/rules/")]
-            if wrong:
-                found[index] = wrong[0].message
+    found: dict[int, str] = {}
+    try:
+        check_compiles(bare)
+    except ContractError as error:
+        for problem in error.problems:
+            if problem.pointer.startswith("/rules/"):
+                found.setdefault(int(problem.pointer.split("/")[2]), problem.message)
     return found
 
 

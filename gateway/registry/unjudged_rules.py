@@ -56,9 +56,10 @@ def check_judged(reasons: Sequence[str], rule_set: RuleSet | None, config: Confi
 
     Transformations and migrations only run in clients, and remain allowed.
     """
-    if not config.judge_rules or rule_set is None:
+    if not config.judge_rules:
         return
-    conditions = {rule.name for rule in rule_set.domain_rules if rule.kind == "CONDITION"}
+    domain_rules = () if rule_set is None else rule_set.domain_rules
+    conditions = {rule.name for rule in domain_rules if rule.kind == "CONDITION"}
     found = [
         reason for reason in reasons if reason.startswith(_IN_SCHEMA) or reason.split(" ", 1)[0] in conditions
     ]

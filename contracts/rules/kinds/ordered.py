@@ -25,6 +25,7 @@ from tidegate.contracts.rules.values import (
     Key,
     Order,
     exact,
+    has_mixed_units,
     is_large,
     is_nan,
     order_of,
@@ -180,7 +181,7 @@ def _orders(rule: Ordered, scope: Scope) -> list[Order]:
             continue
         order = order_of_moments(found) or order_of(found)
         if order is None:
-            held = " or ".join(sorted(found.types)) or "nothing"
+            held = " or ".join(sorted(found.times if has_mixed_units(found) else found.types)) or "nothing"
             what = (
                 "it should hold numbers, durations, dates or timestamps (strings of format date or date-time)"
             )

@@ -17,6 +17,7 @@ from tidegate.contracts.rules.values import (
     NUMBERS,
     Order,
     exact,
+    has_mixed_units,
     is_large,
     is_nan,
     number_of,
@@ -96,7 +97,12 @@ def outside_times(
 def require_moments(found: FieldType, scope: Scope) -> Order | None:
     """Return the order of a field of moments. Return None and record a problem for any other field."""
     order = order_of_moments(found)
-    if order is None:
+    if order is None and has_mixed_units(found):
+        units = " or ".join(sorted(found.times))
+        scope.refuse(
+            "/field", f"the field may hold {units}, and a value does not say which; give it one of them"
+        )
+    elif order is None:
         takes = "; durations take minimum and maximum" if order_of_durations(found) is not None else ""
         scope.refuse("/field", _NOT_TIMES + takes)
     return order

@@ -107,10 +107,14 @@ _CEL_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class ImportedRules:
-    """The converted rules, which the judge runs, and a reason for each rule that was left out."""
+    """The converted rules, which the judge runs, and a reason for each rule that was left out.
+
+    `labels` has how a reason names a converted rule, by its id: the rule as clients know it, and its place.
+    """
 
     rules: tuple[Cel, ...]
     left_out: tuple[str, ...]
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 def import_rules(
@@ -126,7 +130,9 @@ def import_rules(
     importing = _Importing(fields_of(schema.schema_type, definition))
     importing.rule_set(rule_set or RuleSet())
     importing.inline()
-    return ImportedRules(tuple(importing.taken.values()), tuple(dict.fromkeys(importing.left_out)))
+    return ImportedRules(
+        tuple(importing.taken.values()), tuple(dict.fromkeys(importing.left_out)), importing.labels
+    )
 
 
 def carried_rules(contract: DataContract) -> ImportedRules:
@@ -145,6 +151,7 @@ class _Importing:
 
     fields: Fields
     taken: dict[str, Cel] = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
     work: int = 0
     changes: dict[str, frozenset[str]] = field(default_factory=dict)
@@ -188,7 +195,7 @@ class _Importing:
             names = {"this": "value"} if path else {"this": "this"}
             name = f"{rule.get('name') or 'unnamed'}"
             self._take(
-                _id_of(name, path),
+                name,
                 assertion(rule["expr"], names, is_of_field=bool(path)),
                 path,
                 description=rule.get("doc") or None,
@@ -210,7 +217,7 @@ class _Importing:
             self.left_out.append(f"{rule.name} {_NO_BOOLEAN}")
         else:
             expression = condition(rule.expr or "", {"message": "this"}, is_of_field=False)
-            self._take(_id_of(rule.name, ()), expression, (), rule=rule)
+            self._take(rule.name, expression, (), rule=rule)
 
     def _of_fields(self, rule: Rule, changed: list[frozenset[str]]) -> None:
         is_about_any = False
@@ -250,17 +257,11 @@ class _Importing:
         of_null = condition(rule.expr or "", _names(each, "NULL"), is_of_field=True)
         refuses_null = each.is_seen_null and not _holds_of_null(of_null)
         suffix = f"-{type_name.lower()}" if len(each.types) > 1 else ""
-        self._take(
-            _id_of(rule.name + suffix, each.path),
-            expression,
-            each.path,
-            rule=rule,
-            violates_null=refuses_null,
-        )
+        self._take(rule.name + suffix, expression, each.path, rule=rule, violates_null=refuses_null)
 
     def _take(
         self,
-        rule_id: str,
+        name: str,
         expression: str,
         path: tuple[str, ...],
         *,
@@ -268,12 +269,19 @@ class _Importing:
         description: str | None = None,
         violates_null: bool = False,
     ) -> None:
+        """Take a condition. `rule` is the one of the rule set that it is from; None: the schema carries it."""
+        if rule is None:
+            label = f"in the schema at {_shown(path)} ({_readable(name)})"
+        else:
+            label = f"{rule.name} at {_shown(path)}" if path else rule.name
         if len(self.taken) >= MAX_RULES:
-            self.left_out.append(f"{rule_id.removeprefix(PREFIX)} is one of more than {MAX_RULES}")
+            self.left_out.append(f"{label} is one of more than {MAX_RULES}")
             return
+        rule_id = _id_of(name, path)
         warns = rule is not None and (rule.on_failure or "ERROR").partition(",")[0].strip().upper() == "NONE"
         if rule_id in self.taken:
             rule_id = f"{rule_id[: _MAX_ID - 9]}-{hashlib.sha256(f'{rule_id}{expression}'.encode()).hexdigest()[:8]}"
+        self.labels[rule_id] = label
         self.taken[rule_id] = Cel(
             id=rule_id,
             kind="cel",
@@ -345,7 +353,7 @@ def _obstacle(rule: Rule) -> str | None:
         return f"{_kind(rule)}, which clients run"
     if rule.type not in {"CEL", "CEL_FIELD"}:
         return f"a condition of type {rule.type}"
-    if not rule.expr:
+    if not rule.expr or not parts_of(rule.expr):
         return "without an expression"
     if is_split_in_a_text(rule.expr):
         return "split by clients at the semicolon in a text, where no client can read it"

@@ -138,6 +138,22 @@ def test_a_group_of_unframed_records_has_to_exist(grouped: Any) -> None:
     assert grouped.post(NATIVE, own).status_code == 201
 
 
+def test_a_group_of_unframed_records_has_an_enforced_version(grouped: Any, ask: Ask) -> None:
+    """Every record without a schema id would be refused for it as well."""
+    assert ask("DELETE", f"{VERSIONS}/2")[0] == 200
+    left = document(grouped, "1.0.1", version="1.0.2", description="Mended.", unframed_group="2")
+    refused = grouped.post(NATIVE, left)
+    assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/unframed_group")
+    assert (
+        'no version of the group "2" of the subject t-value is enforced'
+        in refused.json()["errors"][0]["message"]
+    )
+    again = document(
+        grouped, "1.0.1", version="4.0.0", compatibility_group="2", unframed_group="2", description="New."
+    )
+    assert grouped.post(NATIVE, again).status_code == 201
+
+
 def test_a_group_of_unframed_records_without_the_setting_is_refused(client: Any, ask: Ask) -> None:
     ask("POST", VERSIONS, body("1", "a"))
     refused = client.post(NATIVE, document(client, "1.0.0", version="1.0.1", unframed_group="1"))

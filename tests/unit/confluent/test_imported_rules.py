@@ -354,4 +354,4 @@ def test_fields_beyond_a_bound_are_named() -> None:
     found = imported(rule(type="CEL_FIELD", expr="value != ''"), schema=schema)
     assert len(found.rules) == 200
     assert len(found.left_out) == 30
-    assert found.left_out[0] == "checked.f200 is one of more than 200"
+    assert found.left_out[0] == "checked at /f200 is one of more than 200"

@@ -279,6 +279,22 @@ def test_what_does_not_compare_is_refused(rule: Any, place: str, message: str) -
 
 
 @pytest.mark.parametrize(
+    ("rule", "place"),
+    [
+        ({"kind": "ordered", "fields": ["/start", "/end"]}, "/rules/0/fields/0"),
+        ({"kind": "range", "field": "/start", "not_before": "1900-01-01"}, "/rules/0/field"),
+    ],
+)
+def test_an_avro_union_of_several_units_has_no_order(rule: dict[str, Any], place: str) -> None:
+    """Days were compared with milliseconds, as plain integers: records in order were refused."""
+    either = [{"type": "int", "logicalType": "date"}, {"type": "long", "logicalType": "timestamp-millis"}]
+    fields = [{"name": "start", "type": either}, {"name": "end", "type": "long"}]
+    with pytest.raises(ContractError, match="date or timestamp-millis") as caught:
+        plan_of(rule, schema={"type": "record", "name": "Period", "fields": fields}, kind="avro")
+    assert [problem.pointer for problem in caught.value.problems] == [place]
+
+
+@pytest.mark.parametrize(
     ("offset", "is_one"),
     [
         ("+05:59", True),
