@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 import pytest
 
+from tests.steps import steps_of
 from tests.unit.confluent.conftest import Ask, record, respond
 from tidegate.gateway.registry.schemas.entities import RuleSet
 from tidegate.gateway.registry.schemas.fields import fields_of
@@ -103,9 +103,12 @@ def test_a_large_schema_is_compiled_once_for_all_rules(client: Any) -> None:
     unknown = {**KNOWN, "name": "unknown", "expr": "message.b != 'x'"}
     rules = {"domainRules": [unknown, fields]}
     body = {"schemaType": "JSON", "schema": json.dumps(schema), "ruleSet": rules}
-    start = time.process_time()
-    answer = respond(client, "POST", "/subjects/t-value/versions", body)
-    assert time.process_time() - start < 5
+    answers = []
+    steps = steps_of(
+        lambda: answers.append(respond(client, "POST", "/subjects/t-value/versions", body)), 1_000_000
+    )
+    assert steps > 0
+    (answer,) = answers
     assert answer.headers[HEADER].startswith("2; known at /f199 is one of more than 200; known at /f200 is")
     judged = client.get("/api/v1/contracts/t/versions/latest").json()["rules"]
     assert [each["field"] for each in judged] == [f"/f{number}" for number in range(199)]
