@@ -37,7 +37,7 @@ Where = Annotated[
     typer.Option("--where", metavar="F=V", help="Property, such as rule=age-is-known; can be repeated."),
 ]
 FixFile = Annotated[Path | None, typer.Option("--fix", help="File with a fix, applied to each record.")]
-Rate = Annotated[int | None, typer.Option(min=1, metavar="N", help="Most records a second.")]
+Rate = Annotated[int | None, typer.Option(min=1, max=10**9, metavar="N", help="Most records a second.")]
 Allowed = Annotated[
     float,
     typer.Option(min=0, max=1, metavar="SHARE", help="Share that may fail again before the replay stops."),
@@ -249,6 +249,7 @@ def discard(  # noqa: PLR0913 - one parameter for each option
     the registry, a broker or a store does not answer, or the request is still
     open after --run; 4 or 5 another instance is still writing; 7 no permission.
     """
+    _require_reason(reason)
     selection = _Selection(positions, problem, where)
     with _planner(stream, given) as (planner, registry):
         chosen = planner.freeze(selection.choice())
@@ -260,6 +261,19 @@ def discard(  # noqa: PLR0913 - one parameter for each option
         if run and found.state == "open":
             found = planner.run(found.id)
     _report(found, registry, has_run=run)
+
+
+def _require_reason(reason: str) -> None:
+    """Require a reason that a request can hold. Raises BadParameter."""
+    from tidegate.contracts.stream.replay import LONGEST_REASON  # noqa: PLC0415 - loads numpy
+
+    if not reason.strip():
+        raise typer.BadParameter("the reason is blank: say why their loss is accepted", param_hint="--reason")
+    if len(reason) > LONGEST_REASON:
+        raise typer.BadParameter(
+            f"a reason has 1 to {LONGEST_REASON} characters, and this one has {len(reason):,}",
+            param_hint="--reason",
+        )
 
 
 def _text_of(file: Path) -> str:
