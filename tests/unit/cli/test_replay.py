@@ -10,6 +10,8 @@ from tidegate.gateway.exits import ExitCode
 
 from .conftest import Run
 
+REQUEST = "0c8f2f0e-6a51-4a0b-9a60-2f6f3c1d7a10"
+
 
 @pytest.fixture(autouse=True)
 def unreachable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -30,6 +32,19 @@ def unreachable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
             ("discard", "s", "--where", "rule=r", "--reason", "x" * 501),
             "a reason has 1 to 500 characters, and this one has 501",
         ),
+        (("replay", "s", "--request", "7"), "Input should be a valid UUID"),
+        *(
+            (("replay", "s", "--request", REQUEST, *more), "a request has its records, fix and terms")
+            for more in (
+                ("--fix", "fix.yaml"),
+                ("--rate", "5"),
+                ("--allowed", "0.5"),
+                ("--append-late",),
+                ("--accept-batches",),
+                ("--to-source",),
+                ("--dry-run",),
+            )
+        ),
     ],
 )
 def test_what_no_request_can_hold_is_a_mistake_of_usage(
@@ -38,6 +53,13 @@ def test_what_no_request_can_hold_is_a_mistake_of_usage(
     ran = tidegate(*arguments)
     assert ran.returncode == ExitCode.USAGE, ran.stderr.decode()
     assert message in " ".join(ran.stderr.decode().replace("│", "").split())
+
+
+def test_a_request_and_a_choice_of_records_do_not_go_together(tidegate: Run) -> None:
+    for more in ((), ("--request", REQUEST, "--where", "rule=r")):
+        ran = tidegate("replay", "s", *more)
+        assert ran.returncode == ExitCode.USAGE, ran.stderr.decode()
+        assert "or a request that is kept: --request ID" in " ".join(ran.stderr.decode().split())
 
 
 @pytest.mark.parametrize("reason", ["", "   ", "\t\n"])
