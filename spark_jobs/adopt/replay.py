@@ -39,6 +39,7 @@ from tidegate.contracts.stream.replay import (
     runs_of,
 )
 from tidegate.contracts.stream.replay_preview import ReplayPreview
+from tidegate.contracts.words import counted
 from tidegate.spark_jobs.adopt.log import required
 from tidegate.spark_jobs.adopt.replay_preview import ReplayPreviewer
 from tidegate.spark_jobs.contract_source import RegistryContract, mask_key_of, registry_http
@@ -279,9 +280,10 @@ _STATES: Final = {
 def replay_text(replay: StreamReplay) -> str:
     """Return the state of a replay as a sentence."""
     report, noun = replay.report, "discard" if replay.action is ReplayAction.DISCARD else "replay"
+    request = f"{noun} {replay.id} of {counted(replay.records, 'record')} of {replay.stream}"
     if report is None:
         state = _STATES.get(replay.state, f"is {replay.state}")
-        return f"{noun} {replay.id} of {replay.records:,} records of {replay.stream} {state}"
+        return f"{request} {state}"
     match replay.action:
         case ReplayAction.REPLAY:
             done = f"{report.written:,} written, {report.refused:,} refused again"
@@ -291,4 +293,4 @@ def replay_text(replay: StreamReplay) -> str:
             done = f"{report.closed:,} sent to the source topic, {report.refused:,} refused again"
     counts = f"{done}, {report.left:,} left"
     message = f". {report.message}" if report.message else ""
-    return f"{noun} {replay.id} of {replay.records:,} records of {replay.stream} is {replay.state}: {counts}{message}"
+    return f"{request} is {replay.state}: {counts}{message}"

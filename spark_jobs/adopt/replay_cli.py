@@ -289,14 +289,19 @@ def discard(  # noqa: PLR0913 - one parameter for each option
     the registry, a broker or a store does not answer, or the request is still
     open after --run; 4 or 5 another instance is still writing; 7 no permission.
     """
+    from tidegate.contracts.stream.replay import ReplayAction, ReplayTerms  # noqa: PLC0415 - loads numpy
+
     _require_reason(reason)
     selection = _Selection(positions, problem, where)
+    from tidegate.spark_jobs.adopt.replay_preview import preview_text  # noqa: PLC0415 - loads Spark
+
     with _planner(stream, given) as (planner, registry):
         chosen = planner.freeze(selection.choice())
-        typer.echo(f"{len(chosen):,} refused records would be discarded")
+        preview = planner.preview(chosen, None, ReplayTerms(ReplayAction.DISCARD))
+        typer.echo(preview_text(preview, len(chosen), ReplayAction.DISCARD))
         if dry_run:
             return
-        Confirmations(is_sure=yes).confirm_discard(len(chosen))
+        Confirmations(is_sure=yes).confirm_discard(preview.passing)
         found = planner.order(chosen, None, action="discard", reason=reason)
         if run and found.state == "open":
             found = planner.run(found.id)

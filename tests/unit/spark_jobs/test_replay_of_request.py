@@ -117,7 +117,7 @@ def test_a_cancelled_request_is_not_processed(
     with pytest.raises(typer.Exit) as ended:
         _report(found, URL, has_run=True)
     assert ended.value.exit_code == ExitCode.FINDINGS
-    assert capsys.readouterr().out == f"discard {request} of 1 records of {STREAM} is cancelled\n"
+    assert capsys.readouterr().out == f"discard {request} of 1 record of {STREAM} is cancelled\n"
 
 
 def test_an_unknown_request_is_a_mistake_of_usage(planner: Planner) -> None:
