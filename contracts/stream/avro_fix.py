@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Final
@@ -80,14 +81,26 @@ class _Codec:
         return None if isinstance(record, Violation) else record
 
     def encode(self, record: Any) -> bytes | None:
-        """Return the bytes of a record; None unless they decode to an equal record."""
+        """Return the bytes of a record; None unless they decode to an equal record, with NaN equal to NaN."""
         out = io.BytesIO()
         try:
             fastavro.schemaless_writer(out, self._parsed, record, strict=True)
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError, IndexError):
             return None
         encoded = out.getvalue()
-        return encoded if self.decode(encoded) == record else None
+        return encoded if _is_equal(self.decode(encoded), record) else None
+
+
+def _is_equal(one: Any, other: Any) -> bool:
+    """Return whether two decoded values are equal. Unlike with `==`, a NaN equals a NaN."""
+    match one, other:
+        case dict(), dict():
+            return one.keys() == other.keys() and all(_is_equal(one[name], other[name]) for name in one)
+        case list(), list():
+            return len(one) == len(other) and all(map(_is_equal, one, other))
+        case float(), float():
+            return one == other or (math.isnan(one) and math.isnan(other))
+    return bool(one == other)
 
 
 @lru_cache(maxsize=_MOST_SCHEMAS)

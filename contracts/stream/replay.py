@@ -14,7 +14,7 @@ from typing import Annotated, Final, Self
 from uuid import UUID
 
 import numpy as np
-from pydantic import AwareDatetime, BaseModel, Field, model_validator
+from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, model_validator
 from pyroaring import BitMap64
 
 from tidegate.contracts.stream.bounds import MOST_RULES, Instant, StreamText, TopicText
@@ -117,7 +117,17 @@ _CLOSURES: Final = {
     ReplayAction.TO_SOURCE: Closure.RESENT,
 }
 
-Reason = Annotated[str, Field(min_length=1, max_length=500)]
+LONGEST_REASON: Final = 500
+"""Maximum characters of the reason of a discard."""
+
+
+def _not_blank(reason: str) -> str:
+    if not reason.strip():
+        raise ValueError("it is blank: say why the records are discarded")
+    return reason
+
+
+Reason = Annotated[str, Field(min_length=1, max_length=LONGEST_REASON), AfterValidator(_not_blank)]
 
 
 @dataclass(frozen=True, slots=True)

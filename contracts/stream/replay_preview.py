@@ -75,7 +75,7 @@ class RefusedRecord:
 
 @dataclass(slots=True)
 class ReplayPreview:
-    """The number of records that would be written, and of those that would stay refused, by reason.
+    """The number of records that would be written or discarded, and of those that would stay refused, by reason.
 
     `changed` counts the records that the fix changes. A record counts once under each of its reasons. `present` counts
     the passing records whose primary key is already in the table; None if it was not looked up.

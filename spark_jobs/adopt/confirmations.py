@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from tidegate.contracts.errors import ConflictError, SettingsError
+from tidegate.contracts.words import counted
 from tidegate.spark_jobs.progress import doing
 
 if TYPE_CHECKING:
@@ -87,11 +88,13 @@ class Confirmations:
         """Raise if the user declines a replay, or it would write nothing. The caller has shown the preview."""
         if not preview.passing:
             raise ConflictError("no record would be written, and nothing was requested")
-        self._confirm(f"Replay {records:,} records?")
+        self._confirm(f"Replay {counted(records, 'record')}?")
 
     def confirm_discard(self, records: int) -> None:
-        """Raise if the user declines a discard."""
-        self._confirm(f"Accept the loss of {records:,} records? They can no longer be replayed.")
+        """Raise if the user declines a discard, or it would close nothing. The caller has shown the preview."""
+        if not records:
+            raise ConflictError("no record would be discarded, and nothing was requested")
+        self._confirm(f"Accept the loss of {counted(records, 'record')}? They can no longer be replayed.")
 
     def _confirm(self, question: str) -> None:
         if self._is_sure:

@@ -30,6 +30,7 @@ from tidegate.contracts.stream.replay import (
     MOST_RECORDS,
     ReplayAction,
     ReplayOrder,
+    ReplayState,
     ReplayTerms,
     Run,
     StreamReplay,
@@ -38,6 +39,7 @@ from tidegate.contracts.stream.replay import (
     runs_of,
 )
 from tidegate.contracts.stream.replay_preview import ReplayPreview
+from tidegate.contracts.words import counted
 from tidegate.spark_jobs.adopt.log import required
 from tidegate.spark_jobs.adopt.replay_preview import ReplayPreviewer
 from tidegate.spark_jobs.contract_source import RegistryContract, mask_key_of, registry_http
@@ -170,8 +172,16 @@ class ReplayPlanner:
         required(self._client, answer, "request a replay")
         return answer.read(StreamReplay)
 
+    def find(self, replay: UUID) -> StreamReplay:
+        """Return a request as the registry has it now. Raises NotFoundError, and the errors of `required`."""
+        answer = self._ask(Request("GET", requests.stream_path(self._stream, "replays", str(replay))))
+        if answer.is_missing:
+            raise NotFoundError(f"the registry knows no request {replay} of {self._stream}")
+        required(self._client, answer, "tell of a replay")
+        return answer.read(StreamReplay)
+
     def run(self, replay: UUID) -> StreamReplay:
-        """Claim the stream and process its requests, as its job does; return the resulting state of this one."""
+        """Claim the stream and process an open request, as its job does; return its resulting state."""
         from tidegate.spark_jobs.job.control import RegistryControl  # noqa: PLC0415 - loads Spark
         from tidegate.spark_jobs.job.reports import RegistryReporter  # noqa: PLC0415 - the same
         from tidegate.spark_jobs.job.stream import Job, StreamAttempt  # noqa: PLC0415 - the same
@@ -190,9 +200,7 @@ class ReplayPlanner:
         finally:
             reporter.close()
             spark.stop()
-        answer = self._ask(Request("GET", requests.stream_path(self._stream, "replays", str(replay))))
-        required(self._client, answer, "tell of a replay")
-        return answer.read(StreamReplay)
+        return self.find(replay)
 
     def _having(self, choice: Choice) -> Positions:
         again = (choice.where or {}).get(AGAIN)
@@ -263,14 +271,19 @@ def parse_where(texts: Iterable[str]) -> dict[str, str]:
     return found
 
 
+_STATES: Final = {
+    ReplayState.PROPOSED: "waits for the approval of another person",
+    ReplayState.OPEN: "waits for the job",
+}
+
+
 def replay_text(replay: StreamReplay) -> str:
     """Return the state of a replay as a sentence."""
     report, noun = replay.report, "discard" if replay.action is ReplayAction.DISCARD else "replay"
+    request = f"{noun} {replay.id} of {counted(replay.records, 'record')} of {replay.stream}"
     if report is None:
-        waits = (
-            "waits for the approval of another person" if replay.state == "proposed" else "waits for the job"
-        )
-        return f"{noun} {replay.id} of {replay.records:,} records of {replay.stream} {waits}"
+        state = _STATES.get(replay.state, f"is {replay.state}")
+        return f"{request} {state}"
     match replay.action:
         case ReplayAction.REPLAY:
             done = f"{report.written:,} written, {report.refused:,} refused again"
@@ -280,4 +293,4 @@ def replay_text(replay: StreamReplay) -> str:
             done = f"{report.closed:,} sent to the source topic, {report.refused:,} refused again"
     counts = f"{done}, {report.left:,} left"
     message = f". {report.message}" if report.message else ""
-    return f"{noun} {replay.id} of {replay.records:,} records of {replay.stream} is {replay.state}: {counts}{message}"
+    return f"{request} is {replay.state}: {counts}{message}"

@@ -7,12 +7,13 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 from urllib.parse import quote
+from uuid import UUID
 
 import typer
 
-from tidegate.contracts.errors import SettingsError, Unavailable
+from tidegate.contracts.errors import ConflictError, SettingsError, Unavailable
 from tidegate.contracts.fix.load import load_fix
 from tidegate.spark_jobs.adopt.cli import Yes
 from tidegate.spark_jobs.adopt.confirmations import Confirmations
@@ -36,8 +37,13 @@ Where = Annotated[
     list[str] | None,
     typer.Option("--where", metavar="F=V", help="Property, such as rule=age-is-known; can be repeated."),
 ]
+RequestId = Annotated[
+    UUID | None,
+    typer.Option("--request", metavar="ID", help="A request that is kept: with --run, process it now."),
+]
 FixFile = Annotated[Path | None, typer.Option("--fix", help="File with a fix, applied to each record.")]
-Rate = Annotated[int | None, typer.Option(min=1, metavar="N", help="Most records a second.")]
+Rate = Annotated[int | None, typer.Option(min=1, max=10**9, metavar="N", help="Most records a second.")]
+_ALLOWED: Final = 0.2
 Allowed = Annotated[
     float,
     typer.Option(min=0, max=1, metavar="SHARE", help="Share that may fail again before the replay stops."),
@@ -65,9 +71,10 @@ def replay(  # noqa: PLR0913 - one parameter for each option
     positions: PositionsFile = None,
     problem: ProblemId = None,
     where: Where = None,
+    request: RequestId = None,
     fix: FixFile = None,
     rate: Rate = None,
-    allowed: Allowed = 0.2,
+    allowed: Allowed = _ALLOWED,
     append_late: AppendLate = False,
     accept_batches: AcceptBatches = False,
     to_source: ToSource = False,
@@ -87,7 +94,8 @@ def replay(  # noqa: PLR0913 - one parameter for each option
     First the command shows how many records would pass. Then the registry keeps
     the request, and the job processes it between its batches. With access
     control, another person has to approve a request with a fix. With --run the
-    command claims the stream and processes it: stop the job first.
+    command claims the stream and processes it: stop the job first. A request
+    that waited for its approval, also a discard, is processed with --request.
 
     In a table with upserts, a replayed record never replaces a newer row, nor
     restores a key that was deleted since. For the Kafka sink, --append-late
@@ -99,22 +107,31 @@ def replay(  # noqa: PLR0913 - one parameter for each option
     Examples:
       tidegate replay hospital.admissions --where rule=age-is-known --dry-run
       tidegate replay hospital.admissions --positions refused.txt --fix fix.yaml
+      tidegate replay hospital.admissions --request 0c8f2f0e-... --run
 
-    Exit codes: 0 requested, or processed with --run; 1 not confirmed, a mistake
-    in the fix, or the request was stopped; 2 no ledger, no such record, or an
-    invalid setting; 3 the registry, a broker or a store does not answer, or the
-    request is still open after --run; 4 or 5 another instance is still writing;
-    7 no permission.
+    Exit codes: 0 requested, or processed with --run; 1 not confirmed or not
+    approved, a mistake in the fix, or the request was stopped or cancelled; 2 no
+    ledger, no such record or request, or an invalid setting; 3 the registry, a
+    broker or a store does not answer, or the request is still open after --run;
+    4 or 5 another instance is still writing; 7 no permission.
     """
     from tidegate.contracts.stream.replay import ReplayAction, ReplayTerms  # noqa: PLC0415 - loads numpy
 
     terms = ReplayTerms(
         ReplayAction.TO_SOURCE if to_source else ReplayAction.REPLAY, append_late, accept_batches
     )
-    selection, loaded = _Selection(positions, problem, where), None if fix is None else load_fix(fix)
-    mode = _Mode(dry_run, run, yes)
+    selection, mode = _Selection(positions, problem, where, request), _Mode(dry_run, run, yes)
+    if request is not None and (fix or rate or dry_run or allowed != _ALLOWED or terms != ReplayTerms()):
+        raise typer.BadParameter(
+            "a request has its records, fix and terms: give only --run with it", param_hint="--request"
+        )
+    loaded = None if fix is None else load_fix(fix)
     with _planner(stream, given) as (planner, registry):
-        found = _replayed(planner, selection, loaded, terms, mode, allowed=allowed, rate=rate)
+        found = (
+            _replayed(planner, selection, loaded, terms, mode, allowed=allowed, rate=rate)
+            if request is None
+            else _kept(planner, request, registry, runs=run)
+        )
     if found is not None:
         _report(found, registry, has_run=run)
 
@@ -126,10 +143,14 @@ class _Selection:
     positions: Path | None
     problem: str | None
     where: list[str] | None
+    request: UUID | None = None
 
     def __post_init__(self) -> None:
-        if sum(each is not None for each in (self.positions, self.problem, self.where)) != 1:
-            raise SettingsError("choose the records: --positions FILE, --problem ID or --where FIELD=VALUE")
+        if sum(each is not None for each in (self.positions, self.problem, self.where, self.request)) != 1:
+            raise SettingsError(
+                "choose the records: --positions FILE, --problem ID or --where FIELD=VALUE, or a request that is kept: "
+                "--request ID (tidegate replay)"
+            )
 
     def choice(self) -> Choice:
         """Parse the file of positions and the properties. Raises SettingsError."""
@@ -189,14 +210,33 @@ def _replayed(
     return planner.run(found.id) if mode.runs and found.state == "open" else found
 
 
+def _kept(planner: ReplayPlanner, request: UUID, registry: str, *, runs: bool) -> StreamReplay:
+    """Return a request that the registry keeps, after processing it if it is open and `runs` is set.
+
+    Raises NotFoundError for an unknown request, ConflictError for one that waits for its approval.
+    """
+    found = planner.find(request)
+    if runs and found.state == "proposed":
+        raise ConflictError(
+            f"the request {request} of {found.stream} waits for the approval of another person, and was not processed. "
+            f"{approval_text(found, registry)}"
+        )
+    return planner.run(request) if runs and found.state == "open" else found
+
+
 def _report(found: StreamReplay, registry: str, *, has_run: bool) -> None:
-    """Print the state of a replay. Exit with 1 if it was stopped; raise Unavailable if still open after --run."""
+    """Print the state of a replay.
+
+    Exits with 1 if it was stopped or cancelled. Raises Unavailable if it is still open after --run.
+    """
     from tidegate.spark_jobs.adopt.replay import replay_text  # noqa: PLC0415 - loads Spark
 
     typer.echo(replay_text(found))
     if found.state == "proposed":
         typer.echo(approval_text(found, registry))
-    if found.state == "stopped":
+    if found.state == "proposed" and has_run:
+        typer.echo(f"Then process it: tidegate replay {found.stream} --request {found.id} --run")
+    if found.state in {"stopped", "cancelled"}:
         raise typer.Exit(1)
     if has_run and found.state == "open":
         raise Unavailable(
@@ -249,17 +289,36 @@ def discard(  # noqa: PLR0913 - one parameter for each option
     the registry, a broker or a store does not answer, or the request is still
     open after --run; 4 or 5 another instance is still writing; 7 no permission.
     """
+    from tidegate.contracts.stream.replay import ReplayAction, ReplayTerms  # noqa: PLC0415 - loads numpy
+
+    _require_reason(reason)
     selection = _Selection(positions, problem, where)
+    from tidegate.spark_jobs.adopt.replay_preview import preview_text  # noqa: PLC0415 - loads Spark
+
     with _planner(stream, given) as (planner, registry):
         chosen = planner.freeze(selection.choice())
-        typer.echo(f"{len(chosen):,} refused records would be discarded")
+        preview = planner.preview(chosen, None, ReplayTerms(ReplayAction.DISCARD))
+        typer.echo(preview_text(preview, len(chosen), ReplayAction.DISCARD))
         if dry_run:
             return
-        Confirmations(is_sure=yes).confirm_discard(len(chosen))
+        Confirmations(is_sure=yes).confirm_discard(preview.passing)
         found = planner.order(chosen, None, action="discard", reason=reason)
         if run and found.state == "open":
             found = planner.run(found.id)
     _report(found, registry, has_run=run)
+
+
+def _require_reason(reason: str) -> None:
+    """Require a reason that a request can hold. Raises BadParameter."""
+    from tidegate.contracts.stream.replay import LONGEST_REASON  # noqa: PLC0415 - loads numpy
+
+    if not reason.strip():
+        raise typer.BadParameter("the reason is blank: say why their loss is accepted", param_hint="--reason")
+    if len(reason) > LONGEST_REASON:
+        raise typer.BadParameter(
+            f"a reason has 1 to {LONGEST_REASON} characters, and this one has {len(reason):,}",
+            param_hint="--reason",
+        )
 
 
 def _text_of(file: Path) -> str:

@@ -13,6 +13,7 @@ from tidegate.contracts.stream.ledger import Ledger
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.replay import ReplayAction, ReplayTerms, Untouched
 from tidegate.contracts.stream.replay_preview import JudgedAgain, ReplayPreview, fix_for, primary_keys
+from tidegate.contracts.words import counted
 from tidegate.spark_jobs.job.replay_chunk import messages_at, read_chunk
 from tidegate.spark_jobs.kafka.marks import read_marks
 from tidegate.spark_jobs.kafka.replayed import require_closed
@@ -44,7 +45,10 @@ class ReplayPreviewer:
         self._store = None if kind.open_store is None else kind.open_store(settings, plan.contract.id)
 
     def preview(self, positions: Positions, fix: Fix | None, terms: ReplayTerms) -> ReplayPreview:
-        """Return the preview of a replay. Raises NotFoundError for a stream without a ledger, ConflictError."""
+        """Return the preview of a replay; a discard judges no record.
+
+        Raises NotFoundError for a stream without a ledger, ConflictError.
+        """
         held = self._held()
         compiled = None if fix is None else fix_for(fix, self._plan)
         closed, since = require_closed(self._kafka, held), read_marks(self._kafka, held).since
@@ -59,9 +63,12 @@ class ReplayPreviewer:
             chunk = read_chunk(terms, held, closed, since, wanted, messages)
             if terms.writes_rows:
                 self._sink.require_replayable(has_keys=chunk.has_keys, append_late=terms.append_late)
-            passing = preview.add(chunk.records.values(), plan, compiled)
             preview.untouched.update(chunk.untouched)
             done += chunk.taken
+            if terms.action is ReplayAction.DISCARD:
+                preview.passing += len(chunk.records)
+                continue
+            passing = preview.add(chunk.records.values(), plan, compiled)
             if present is not None:
                 present.add(passing)
         preview.present = None if present is None else present.total()
@@ -110,8 +117,7 @@ class PresentKeys:
 
 def preview_text(preview: ReplayPreview, records: int, action: ReplayAction = ReplayAction.REPLAY) -> str:
     """Return the preview of a replay as lines of text."""
-    outcome = "sent to the source topic" if action is ReplayAction.TO_SOURCE else "written"
-    lines = [f"{preview.passing:,} of {records:,} records would be {outcome}"]
+    lines = [f"{preview.passing:,} of {counted(records, 'record')} would be {_OUTCOMES[action]}"]
     if preview.changed:
         lines[0] += f"; the fix changes {preview.changed:,}"
     if preview.present is not None:
@@ -127,6 +133,11 @@ def preview_text(preview: ReplayPreview, records: int, action: ReplayAction = Re
     return "\n".join(lines)
 
 
+_OUTCOMES: Final = {
+    ReplayAction.REPLAY: "written",
+    ReplayAction.DISCARD: "discarded",
+    ReplayAction.TO_SOURCE: "sent to the source topic",
+}
 _LEFT: Final[dict[Untouched, str]] = {
     Untouched.MISSING: "they are no longer in the quarantine topic",
     Untouched.FOREIGN: "they were refused by another ledger",

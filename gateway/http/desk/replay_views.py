@@ -13,7 +13,7 @@ from tidegate.contracts.errors import ConflictError, ContractError
 from tidegate.contracts.errors import Problem as Mistake
 from tidegate.contracts.fix.load import parse_fix
 from tidegate.contracts.fix.model import Fix
-from tidegate.contracts.stream.replay import ReplayAction, StreamReplay, Untouched
+from tidegate.contracts.stream.replay import LONGEST_REASON, ReplayAction, StreamReplay, Untouched
 from tidegate.gateway.access.principal import ANONYMOUS, Principal, Role
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.http.desk.desk_route import Form
@@ -24,7 +24,6 @@ from tidegate.gateway.streams.replay_previews import ProblemPreview, ProblemSele
 
 LONGEST_FIX: Final = 32 * 1024
 """Maximum characters of a fix in the form; longer ones need the command line."""
-LONGEST_REASON: Final = 500
 _PLACE: Final = re.compile(r"[0-9]{1,9}:[0-9]{1,19}")
 
 

@@ -90,9 +90,16 @@ def test_the_command_shows_and_runs_requests_of_a_stopped_stream(
     (gone,) = [place for place, source in refusals(line).items() if source not in refused][:1]
     places = tmp_path / "places.txt"
     places.write_text("{}/{}\n".format(*gone))
+    closed = f"2 of {len(refused) + 2} records would be discarded\n{len(refused)} would be left: they were replayed before\n"
+    assert run("discard", *chosen[:2], "--reason", "tests of the ward", "--dry-run") == closed
     reason = ("--positions", str(places), "--reason", "tests of the ward")
-    assert run("discard", *reason, "--dry-run") == "1 refused records would be discarded\n"
-    assert "is done: 1 discarded, 0 left" in run("discard", *reason, "--run", "--yes")
+    assert run("discard", *reason, "--dry-run") == "1 of 1 record would be discarded\n"
+    waiting = run("discard", *reason, "--yes")
+    assert waiting.endswith("waits for the job\n")
+    known = ("--request", waiting.split("discard ")[-1].split()[0])
+    assert replay(*known) == waiting.splitlines(keepends=True)[-1]
+    assert "is done: 1 discarded, 0 left" in replay(*known, "--run")
+    assert "is done: 1 discarded, 0 left" in replay(*known, "--run")  # and nothing is left to do
 
     terms = ("--append-late", "--accept-batches", "--allowed", "0.5", "--rate", "500")
     sent = replay(*chosen, "--to-source", *terms, "--run", "--yes")

@@ -247,6 +247,7 @@ def test_what_an_ended_attempt_has_sent_counts_in_the_ledger_and_not_in_the_requ
         ({"action": "discard"}, "a discard has a reason"),
         ({"reason": "because"}, "a replay has none"),
         ({"action": "discard", "reason": ""}, "at least 1 character"),
+        ({"action": "discard", "reason": " \t\n"}, "it is blank: say why the records are discarded"),
         ({"action": "discard", "reason": "x", "fix": "{}", "fingerprint": "0" * 64}, "are not fixed"),
     ],
 )

@@ -398,6 +398,14 @@ def test_a_discard_is_audited_and_keeps_its_reason(factory: Factory, replays: St
     ]
 
 
+def test_a_discard_with_a_blank_reason_is_refused_over_http(client: Any) -> None:
+    body = order(**PLAIN, action="discard", reason="x").model_dump(mode="json")
+    answer = client.post(PATH, json.dumps({**body, "reason": "   "}))
+    assert answer.status_code == 422, answer.text
+    assert "it is blank: say why the records are discarded" in json.dumps(answer.json())
+    assert client.get(PATH).json()["replays"] == []
+
+
 def test_closed_places_of_reports_are_kept_apart_and_resolve_problems(
     factory: Factory, replays: StreamReplays
 ) -> None:

@@ -10,13 +10,14 @@ import pytest
 import typer
 from pyroaring import BitMap64
 
-from tidegate.contracts.errors import SettingsError, Unavailable
+from tidegate.contracts.errors import ConflictError, SettingsError, Unavailable
 from tidegate.contracts.stream.evidence import EventPointer, Evidence
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.replay import ReplayAction, ReplayState, StreamReplay, Untouched
 from tidegate.contracts.stream.replay_preview import ReplayPreview
 from tidegate.contracts.verdict import Severity, Stage, Violation
 from tidegate.gateway.exits import ExitCode, exit_code
+from tidegate.spark_jobs.adopt.confirmations import Confirmations
 from tidegate.spark_jobs.adopt.replay import Choice, ReplayPlanner, parse_where, read_positions
 from tidegate.spark_jobs.adopt.replay_cli import _report
 from tidegate.spark_jobs.adopt.replay_preview import preview_text
@@ -134,6 +135,19 @@ def test_a_preview_says_where_records_would_be_sent() -> None:
         "2 of 3 records would be sent to the source topic\n"
         "1 would be left: they were sent to the source topic before, and refused again"
     )
+
+
+def test_a_preview_says_how_many_records_a_discard_would_close() -> None:
+    preview = ReplayPreview(1)
+    preview.untouched.update({Untouched.DISCARDED: 2})
+    assert preview_text(preview, 3, ReplayAction.DISCARD) == (
+        "1 of 3 records would be discarded\n2 would be left: they were discarded"
+    )
+
+
+def test_a_discard_of_closed_records_is_not_requested() -> None:
+    with pytest.raises(ConflictError, match="no record would be discarded, and nothing was requested"):
+        Confirmations(is_sure=True).confirm_discard(0)
 
 
 def test_a_command_that_was_to_process_a_request_says_that_it_is_still_open() -> None:

@@ -82,6 +82,18 @@ def test_what_is_no_integer_and_no_item_leaves_the_other_steps() -> None:
     assert (changed["age"], changed["stay"]) == (None, math.inf)
 
 
+def test_a_record_with_a_nan_is_changed_and_keeps_it() -> None:
+    schema = {
+        **SCHEMA,
+        "fields": [*SCHEMA["fields"], {"name": "rates", "type": {"type": "map", "values": "float"}}],
+    }
+    value = encoded({**RECORD, "stay": math.nan, "rates": {"a": math.nan, "b": 0.5}}, schema)
+    expected = encoded({**RECORD, "age": None, "stay": math.nan, "rates": {"a": math.nan, "b": 0.5}}, schema)
+    assert AvroFix(fix(SENTINEL), json.dumps(schema), None).apply(value) == expected
+    no_float = {"action": "set", "field": "/rates/b", "value": 0.1}
+    assert AvroFix(fix(no_float), json.dumps(schema), None).apply(value) is value
+
+
 @pytest.mark.parametrize(
     "step",
     [
