@@ -42,7 +42,20 @@ RequestId = Annotated[
     typer.Option("--request", metavar="ID", help="A request that is kept: with --run, process it now."),
 ]
 FixFile = Annotated[Path | None, typer.Option("--fix", help="File with a fix, applied to each record.")]
-Rate = Annotated[int | None, typer.Option(min=1, max=10**9, metavar="N", help="Most records a second.")]
+
+
+def _checked_rate(rate: int | None) -> int | None:
+    # As a `max` of the option, the limit would take the width of the help that names of variables need.
+    if rate is not None and rate > _MOST_RATE:
+        raise typer.BadParameter(f"'{rate}' is not a whole number from 1 to {_MOST_RATE:,}")
+    return rate
+
+
+_MOST_RATE: Final = 10**9
+Rate = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="N", callback=_checked_rate, help="Most records a second."),
+]
 _ALLOWED: Final = 0.2
 Allowed = Annotated[
     float,
