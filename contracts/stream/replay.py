@@ -14,7 +14,7 @@ from typing import Annotated, Final, Self
 from uuid import UUID
 
 import numpy as np
-from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, model_validator
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 from pyroaring import BitMap64
 
 from tidegate.contracts.stream.bounds import MOST_RULES, Instant, StreamText, TopicText
@@ -151,7 +151,7 @@ class ReplayOrder(BaseModel):
     records, each with the time at which it was judged first. A discard judges nothing, and has a `reason`.
     """
 
-    model_config = MESSAGE
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     topic: TopicText = Field(description="The quarantine topic.")
     topic_id: Annotated[str, Field(max_length=100)] = Field(
@@ -222,6 +222,8 @@ class ReplayOrder(BaseModel):
 
 class ReplayRequest(ReplayOrder):
     """A replay that the registry has given an id."""
+
+    model_config = MESSAGE
 
     id: UUID
     stream: StreamText

@@ -20,6 +20,7 @@ from tidegate.contracts.stream.replay import (
     MOST_REQUEST_RUNS,
     ReplayOrder,
     ReplayReport,
+    ReplayRequest,
     ReplayState,
     StreamReplay,
     digest_of_refusals,
@@ -404,6 +405,21 @@ def test_a_discard_with_a_blank_reason_is_refused_over_http(client: Any) -> None
     assert answer.status_code == 422, answer.text
     assert "it is blank: say why the records are discarded" in json.dumps(answer.json())
     assert client.get(PATH).json()["replays"] == []
+
+
+def test_a_misspelt_member_of_a_request_is_refused_over_http(client: Any) -> None:
+    """It would be a plain replay otherwise."""
+    body = order(**PLAIN).model_dump(mode="json", exclude={"action"})
+    answer = client.post(PATH, json.dumps({**body, "acton": "to-source"}))
+    assert answer.status_code == 422, answer.text
+    assert "/acton" in answer.text
+    assert client.get(PATH).json()["replays"] == []
+
+
+def test_a_job_ignores_members_of_a_request_that_it_does_not_know(replays: StreamReplays) -> None:
+    asked = replays.request(STREAM, replays.ask(STREAM, order(**PLAIN)).id)
+    newer = {**asked.model_dump(mode="json"), "of_a_newer_release": True}
+    assert ReplayRequest.model_validate_json(json.dumps(newer)) == asked
 
 
 def test_closed_places_of_reports_are_kept_apart_and_resolve_problems(
