@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import pytest
@@ -45,3 +47,21 @@ def make_plan() -> MakePlan:
         return compile_plan(contract_of(schema, rules, kind, others))
 
     return make
+
+
+@pytest.fixture(scope="session")
+def fits() -> Callable[[Callable[[], object], int], bool]:
+    """Return a function that tells whether a call needs less memory than a number of bytes, in one of five tries.
+
+    One try would not do: `tracemalloc` also counts what other threads of the process allocate.
+    """
+
+    def peak(call: Callable[[], object]) -> int:
+        tracemalloc.start()
+        try:
+            call()
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    return lambda call, most_bytes: any(peak(call) < most_bytes for _ in range(5))
