@@ -69,6 +69,21 @@ def conflicts(parts: Sequence[GroupColumns]) -> Iterator[str]:
                 seen[column.name.lower()] = column, part
 
 
+def unfollowed(before: GroupColumns, after: GroupColumns) -> Iterator[str]:
+    """Yield one sentence for each column that a table of one version cannot change to its type in the next version."""
+    held = {column.name.lower(): column for column in before.columns}
+    for column in after.columns:
+        found = held.get(column.name.lower())
+        if found is None or found.kind.arrow_type == column.kind.arrow_type:
+            continue
+        if not _is_wider(column.kind.arrow_type, found.kind.arrow_type):
+            yield (
+                f"column {column.name} was {found.type} in {before.contract.version} and is {column.type}, which does not "
+                f"hold every {found.type}: a stream that writes it to a table stops at this version; give the field "
+                "another name, or begin a new table with `tidegate archive STREAM`"
+            )
+
+
 def _types(one: tuple[TypedColumn, GroupColumns], other: tuple[TypedColumn, GroupColumns]) -> Iterator[str]:
     (held, first), (column, part) = one, other
     fields = [f"{at.contract.version} (field {join(each.path) or '/'})" for each, at in (one, other)]

@@ -58,6 +58,8 @@ from tidegate.gateway.registry.subject_contracts import (
     next_number,
     plan_version,
     prepare_version_proofs,
+    table_changes,
+    unfollowed_in,
 )
 from tidegate.gateway.registry.subject_scope import IMPORT, check_writable, config_in_scope
 from tidegate.gateway.registry.unjudged_rules import check_judged, unjudged_rules
@@ -89,13 +91,14 @@ class Registration:
     """The answer to a registration: the version, and whether it is new.
 
     `differences` are the keywords that clients read differently. `unjudged` has a reason for each rule that only
-    clients run.
+    clients run. `unfollowed` has a sentence for each column that tables cannot follow.
     """
 
     version: SubjectVersion
     is_new: bool
     differences: tuple[Difference, ...] = ()
     unjudged: tuple[str, ...] = ()
+    unfollowed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,21 +155,18 @@ class SchemaRegistration(Service):
         subject = subject_to_register(name)
         with self._database.reading() as stores:
             config = config_in_scope(stores, subject)
-            content = _content(
-                stores,
-                _Wanted(subject, request, RegistrationOptions(ANONYMOUS, normalize=normalize)),
-                config,
-                None,
-            )
+            wanted = _Wanted(subject, request, RegistrationOptions(ANONYMOUS, normalize=normalize))
+            content = _content(stores, wanted, config, None)
             previous = stores.subjects.latest(subject)
             whole = _completed(content, request, config, previous, 0)
             check_sound(whole, config)
             conflicts = _conflicts(whole, previous, config)
             if conflicts:
                 return CompatibilityAnswer(conflicts)
+            line = lineage_of(stores, subject, whole.metadata, config)
             readings = tuple(f"{{reading:'{one.sentence}'}}" for one in whole.parsed.differences)
+            readings += tuple(f"{{table:'{one}'}}" for one in table_changes(line, whole))
             if version is None:
-                line = lineage_of(stores, subject, whole.metadata, config)
                 answer = judge_registration(stores, subject, whole, config, line).answer
                 return replace(answer, warnings=(*answer.warnings, *readings))
             one = previous if version == LATEST else _live(stores, subject, version)
@@ -205,7 +205,7 @@ def _prepare(stores: Stores, wanted: _Wanted) -> tuple[Registration | None, _Com
         whole = _completed(content, request, config, previous, next_number(stores, subject))
     found = _already(stores, wanted, content, whole, config)
     if found is not None:
-        return _known(stores, found, content), None
+        return _answer(stores, found, content), None
     if check_writable(stores, subject) == IMPORT or has_id:
         return None, None
     compared = _compare(stores, wanted, whole, config)
@@ -233,7 +233,7 @@ def _register(stores: Stores, wanted: _Wanted, compared: _Compared | None, at: d
     check_rule_set(whole.rule_set)
     found = _already(stores, wanted, content, whole, config)
     if found is not None:
-        return _known(stores, found, content)
+        return _answer(stores, found, content)
     judgement = Judgement(CompatibilityAnswer())
     if not is_import:
         if compared is None or compared.basis != _basis(stores, subject, whole, config):
@@ -259,20 +259,21 @@ def _register(stores: Stores, wanted: _Wanted, compared: _Compared | None, at: d
         )
     if kept is not None and kept.status == Status.DRAFT:
         propose_draft(stores, kept, wanted.options.by, at)
-    unjudged = unjudged_rules(kept, whole.rule_set)
     if not is_import:
-        check_judged(unjudged, whole.rule_set, config)
+        check_judged(unjudged_rules(kept, whole.rule_set), whole.rule_set, config)
     before = previous.schema.guid if previous else None
     action = _IMPORTED if is_import else _action(judgement)
     stores.audit.append(Change(at, wanted.options.by.name, action, subject, before, schema.guid))
-    return Registration(version, is_new=True, differences=whole.parsed.differences, unjudged=unjudged)
+    return _answer(stores, version, whole, is_new=True)
 
 
-def _known(stores: Stores, version: SubjectVersion, content: SchemaContent) -> Registration:
-    """Return the answer for a version that exists already."""
+def _answer(
+    stores: Stores, version: SubjectVersion, content: SchemaContent, *, is_new: bool = False
+) -> Registration:
     contract = None if version.registry_id is None else stores.contracts.by_registry_id(version.registry_id)
     unjudged = unjudged_rules(contract, rule_set_of(version.schema))
-    return Registration(version, is_new=False, differences=content.parsed.differences, unjudged=unjudged)
+    unfollowed = unfollowed_in(None if contract is None else contract.note)
+    return Registration(version, is_new, content.parsed.differences, unjudged, unfollowed)
 
 
 def _require_one_table(stores: Stores, subject: str, contract: DataContract, config: Config) -> None:
@@ -401,13 +402,9 @@ def _already(
     if request.version == LATEST:
         latest = stores.subjects.latest(subject)
         return latest if latest is not None and _repeats(whole, request, latest) else None
-    extras = (
-        config.default_metadata,
-        config.override_metadata,
-        config.default_rule_set,
-        config.override_rule_set,
-    )
-    says_nothing = request.metadata is None and request.rule_set is None and not any(extras)
+    metadata = request.metadata, config.default_metadata, config.override_metadata
+    rule_sets = request.rule_set, config.default_rule_set, config.override_rule_set
+    says_nothing = not any((*metadata, *rule_sets))
     if says_nothing:
         normalize = wanted.options.normalize or bool(config.normalize)
         return _found(stores, content, wanted, Deleted.LEFT_OUT, normalize=normalize)

@@ -9,6 +9,7 @@ from typing import Any
 
 from fastavro.schema import to_parsing_canonical_form
 
+from tidegate.contracts.columns.union import GroupColumns, unfollowed
 from tidegate.contracts.document.fingerprint import fingerprint
 from tidegate.contracts.document.load import dump_contract
 from tidegate.contracts.document.model import AvroSchema, DataContract, JsonSchema, Status
@@ -17,7 +18,7 @@ from tidegate.contracts.document.semver import next_major, next_minor, next_patc
 from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import ContractError, Problem
 from tidegate.contracts.inclusion.answer import Outcome
-from tidegate.contracts.judge.plan import check_compiles, compile_plan
+from tidegate.contracts.judge.plan import check_compiles, compile_plan, table_columns
 from tidegate.gateway.registry.compatibility_groups import group_setting
 from tidegate.gateway.registry.proofs import proven
 from tidegate.gateway.registry.schema_compatibility import Earlier, check_compatibility, inclusion
@@ -38,6 +39,8 @@ from tidegate.gateway.storage.sql import ContractVersion, Stores
 from tidegate.gateway.storage.subjects import SubjectVersion
 
 _FIRST = "1.0.0"
+_TABLE = "the table: "
+"""Start of the line of a note about a column that tables cannot follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +105,48 @@ def plan_version(
     next_contract = _next_contract(stores, line, content.parsed, group)
     tagged = with_tags(next_contract, content.parsed, content.metadata)
     contract, notes = _with_rules(tagged, imported)
+    if contract.status != Status.DRAFT:
+        notes += [f"{_TABLE}{sentence}" for sentence in _table_changes(line.base, contract)]
     note = "\n".join((*notes, *_reading(content.parsed))) or None
     if line.base is None:
         return PlannedVersion(contract, note)
     former = line.base.contract
     version = _next_version(stores, line, former, (contract, content.parsed), config, breaks=breaks)
     return PlannedVersion(contract.model_copy(update={"version": version}), note)
+
+
+def unfollowed_in(note: str | None) -> tuple[str, ...]:
+    """Return the sentences of a version's note about columns that tables cannot follow."""
+    lines = (note or "").split("\n")
+    return tuple(line.removeprefix(_TABLE) for line in lines if line.startswith(_TABLE))
+
+
+def table_changes(line: Lineage | None, content: SchemaContent) -> tuple[str, ...]:
+    """Return a sentence for each column that tables could not follow if a schema were registered."""
+    if line is None or line.base is None:
+        return ()
+    former = line.base.contract
+    return _table_changes(
+        line.base, former.model_copy(update={"schema_": _schema_part(content.parsed, former)})
+    )
+
+
+def _table_changes(base: ContractVersion | None, contract: DataContract) -> tuple[str, ...]:
+    """Return a sentence for each column that tables of an enforced version cannot change to those of `contract`."""
+    if base is None or base.status not in ENFORCED or base.deleted_at is not None:
+        return ()
+    former = base.contract
+    if former.columns or former.schema_ == contract.schema_:  # declared columns do not follow the schema
+        return ()
+    return proven(_unfollowed, former, contract)
+
+
+def _unfollowed(former: DataContract, contract: DataContract) -> tuple[str, ...]:
+    try:
+        before, after = (GroupColumns(each, table_columns(each)) for each in (former, contract))
+    except ContractError:
+        return ()
+    return tuple(unfollowed(before, after))
 
 
 def new_version(contract: DataContract, at: datetime) -> ContractVersion:

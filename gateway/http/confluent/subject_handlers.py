@@ -110,7 +110,8 @@ def _register(call: Call, request: SchemaRequest, options: RegistrationOptions) 
     if done.is_new:
         _log.info("schema_registered", subject=done.version.subject, version=done.version.number)
     shown = show_version(done.version, call, call.factory.subjects())
-    return Answer(shown, headers={**_reading(done), **_unjudged(done)})
+    unfollowed = _listed("Tidegate-Columns-Not-Followed", done.unfollowed, len(done.unfollowed))
+    return Answer(shown, headers={**_reading(done), **_unjudged(done), **unfollowed})
 
 
 def _reading(done: Registration) -> dict[str, str]:
@@ -128,11 +129,15 @@ def _reading(done: Registration) -> dict[str, str]:
 
 def _unjudged(done: Registration) -> dict[str, str]:
     """Return a header with the number of rules that are not judged, and the reasons; empty if all are judged."""
-    if not done.unjudged:
+    return _listed("Tidegate-Rules-Not-Judged", done.unjudged, count_of(done.unjudged))
+
+
+def _listed(name: str, sentences: tuple[str, ...], count: int) -> dict[str, str]:
+    if not sentences:
         return {}
-    shown = "; ".join(done.unjudged).encode("ascii", "backslashreplace").decode()
+    shown = "; ".join(sentences).encode("ascii", "backslashreplace").decode()
     cut = f"{shown[:_MAX_HEADER]}..." if len(shown) > _MAX_HEADER else shown
-    return {"Tidegate-Rules-Not-Judged": f"{count_of(done.unjudged)}; {cut}"}
+    return {name: f"{count}; {cut}"}
 
 
 def look_up_schema(call: Call) -> Answer:

@@ -28,6 +28,7 @@ from tidegate.gateway.factory import Factory
 from tidegate.gateway.http.desk.clauses import is_required
 from tidegate.gateway.registry.consumers import KnownConsumer
 from tidegate.gateway.registry.publication import LATEST, Registry
+from tidegate.gateway.registry.subject_contracts import unfollowed_in
 from tidegate.gateway.registry.unjudged_rules import count_of, unjudged_rules
 from tidegate.gateway.storage.agreements import Proposal
 from tidegate.gateway.storage.sql import ContractVersion
@@ -95,7 +96,8 @@ class ContractView:
     """One version of a contract, and what the registry knows about it.
 
     `more_fields` and `yaml_cut` are the numbers of fields and lines that are not shown. `terms` are (name, sentence)
-    pairs. `unjudged` are the reasons why `unjudged_count` rules are not judged. `read_by` are the consumers that still
+    pairs. `unjudged` are the reasons why `unjudged_count` rules are not judged. `unfollowed` are sentences about columns
+    that tables cannot follow. `read_by` are the consumers that still
     read a deprecated version; None for other versions. `has_stream` is whether a batch was reported.
     """
 
@@ -111,6 +113,7 @@ class ContractView:
     terms: tuple[tuple[str, str], ...]
     unjudged: tuple[str, ...]
     unjudged_count: int
+    unfollowed: tuple[str, ...]
     read_by: tuple[str, ...] | None
     proposals: tuple[Proposal, ...]
     enforcement: Enforcement
@@ -141,6 +144,7 @@ def contract_view(factory: Factory, contract_id: str, version: str | None) -> Co
         tuple(_terms(contract)),
         unjudged,
         count_of(unjudged),
+        unfollowed_in(shown.note),
         factory.consumers().readers((shown,)).get(shown.registry_id),
         factory.approvals().proposals(contract_id),
         factory.streams().enforcement(contract_id),

@@ -279,7 +279,7 @@ class _Importing:
             return
         rule_id = _id_of(name, path)
         warns = rule is not None and (rule.on_failure or "ERROR").partition(",")[0].strip().upper() == "NONE"
-        if rule_id in self.taken:
+        while rule_id in self.taken:
             rule_id = f"{rule_id[: _MAX_ID - 9]}-{hashlib.sha256(f'{rule_id}{expression}'.encode()).hexdigest()[:8]}"
         self.labels[rule_id] = label
         self.taken[rule_id] = Cel(
