@@ -26,6 +26,7 @@ from tidegate.contracts.errors import ConflictError, NotFoundError
 from tidegate.gateway.access.principal import ANONYMOUS, Forbidden, Principal, Role, require
 from tidegate.gateway.registry.compatibility_groups import (
     group_setting,
+    grouping_conflicts,
     groups_of,
     judging_versions,
     split_subjects,
@@ -160,7 +161,8 @@ def weakened_by_grouping(
 ) -> tuple[Proposal, ...]:
     """Return a proposal for each contract that another `compatibilityGroup` of a scope would weaken.
 
-    Of all subjects, these are only as many as the refusal needs. Raises ConflictError if too many contracts change.
+    Of all subjects, these are only as many as the refusal needs. Raises ConflictError if too many contracts change, or
+    if the groups of one could not write one table.
     """
     changed: list[str] = []
     found: list[Proposal] = []
@@ -172,6 +174,12 @@ def weakened_by_grouping(
         changed.append(contract_id)
         if len(changed) > _MOST_REGROUPED:
             raise _set_apart("change which versions judge the records of", changed)
+        apart = grouping_conflicts(stores, contract_id, topic, setting)
+        if apart:
+            raise ConflictError(
+                f"compatibilityGroup={setting} would split the versions of the contract {contract_id} into groups that cannot "
+                f"write one table: {'; '.join(apart[:_MOST_SHOWN])}. Or retire the versions of the group that no producer uses"
+            )
         proposal = _grouping_proposal(stores, before, setting, moves, by, at)
         found += [] if proposal is None else [proposal]
         if scope == GLOBAL and by is not ANONYMOUS and len(found) > _MOST_SHOWN:

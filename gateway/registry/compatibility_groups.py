@@ -171,10 +171,26 @@ def table_conflicts(stores: Stores, contract: DataContract, group: str) -> tuple
             "the versions of one that no producer uses"
         )
         return (sentence,)
-    found = (stores.contracts.version(contract.id, each.version or "") for each in others)
-    documents = (each.document for each in found if each is not None)
-    parts = [GroupColumns(contract, table_columns(contract)), *map(_columns, documents)]
+    parts = [GroupColumns(contract, table_columns(contract)), *_parts(stores, contract.id, others)]
     return tuple(dict.fromkeys(conflicts(parts)))
+
+
+def grouping_conflicts(stores: Stores, contract_id: str, topic: str, setting: str | None) -> tuple[str, ...]:
+    """Return why the groups that a setting would make cannot write one table, a sentence each."""
+    groups = [each for each in _groups_by(stores, topic, setting).groups if each.version is not None]
+    if len(groups) < 2:
+        return ()
+    if len(groups) > MOST_GROUPS:
+        sentence = (
+            f"{len(groups)} compatibility groups have an enforced version, and {MOST_GROUPS} may in all"
+        )
+        return (sentence,)
+    return tuple(dict.fromkeys(conflicts(_parts(stores, contract_id, groups))))
+
+
+def _parts(stores: Stores, contract_id: str, groups: Iterable[CompatibilityGroup]) -> list[GroupColumns]:
+    found = (stores.contracts.version(contract_id, each.version or "") for each in groups)
+    return [_columns(each.document) for each in found if each is not None]
 
 
 def require_one_table(stores: Stores, contract: DataContract, registered: SubjectVersion | None) -> None:

@@ -91,6 +91,21 @@ def test_a_column_of_another_type_is_refused_with_both_versions_and_fields(
     assert ask("POST", VERSIONS, body("3", "b", number={"type": "integer"}))[0] == 200
 
 
+def test_a_setting_that_makes_groups_conflict_is_refused(ask: Ask) -> None:
+    """It was accepted, and the stream stopped at its next start."""
+    ask("PUT", "/config/flights-value", {"compatibility": "NONE"})
+    for group, kind in (("1", "boolean"), ("2", "string")):
+        assert ask("POST", "/subjects/flights-value/versions", body(group, a={"type": kind}))[0] == 200
+    for scope in ("/flights-value", ""):
+        status, answer = ask("PUT", f"/config{scope}", {"compatibilityGroup": "app_version"})
+        assert status == 409
+        assert (
+            "cannot write one table: column a is boolean in 1.0.0 (field /a) and string in 2.0.0"
+            in answer["message"]
+        )
+    assert "compatibilityGroup" not in ask("GET", "/config/flights-value")[1]
+
+
 def test_groups_are_bounded(grouped: Any, ask: Ask) -> None:
     for number in range(3, 17):
         assert ask("POST", VERSIONS, body(str(number), "a"))[0] == 200
