@@ -178,7 +178,7 @@ def weakened_by_grouping(
         if apart:
             raise ConflictError(
                 f"compatibilityGroup={setting} would split the versions of the contract {contract_id} into groups that cannot "
-                f"write one table: {'; '.join(apart[:_MOST_SHOWN])}. Or retire the versions of the group that no producer uses"
+                f"write one table: {'; '.join(apart[:_MOST_SHOWN])}; or retire the versions of a group that no producer uses"
             )
         proposal = _grouping_proposal(stores, before, setting, moves, by, at)
         found += [] if proposal is None else [proposal]

@@ -41,6 +41,8 @@ from tidegate.gateway.storage.subjects import SubjectVersion
 _FIRST = "1.0.0"
 _TABLE = "the table: "
 """Start of the line of a note about a column that tables cannot follow."""
+_MOST_COLUMNS = 20
+"""Columns that a note names: each version keeps its note, and a schema may have thousands of fields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +148,10 @@ def _unfollowed(former: DataContract, contract: DataContract) -> tuple[str, ...]
         before, after = (GroupColumns(each, table_columns(each)) for each in (former, contract))
     except ContractError:
         return ()
-    return tuple(unfollowed(before, after))
+    found = tuple(unfollowed(before, after))
+    more = len(found) - _MOST_COLUMNS
+    last = (f"{more:,} more columns are of types that tables cannot change to",) if more > 0 else ()
+    return (*found[:_MOST_COLUMNS], *last)
 
 
 def new_version(contract: DataContract, at: datetime) -> ContractVersion:

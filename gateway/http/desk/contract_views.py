@@ -97,8 +97,8 @@ class ContractView:
 
     `more_fields` and `yaml_cut` are the numbers of fields and lines that are not shown. `terms` are (name, sentence)
     pairs. `unjudged` are the reasons why `unjudged_count` rules are not judged. `unfollowed` are sentences about columns
-    that tables cannot follow. `read_by` are the consumers that still
-    read a deprecated version; None for other versions. `has_stream` is whether a batch was reported.
+    that tables cannot follow. `read_by` are the consumers that still read a deprecated version; None for other
+    versions. `has_stream` is whether a batch was reported.
     """
 
     shown: ContractVersion

@@ -50,6 +50,17 @@ def test_types_that_the_column_can_follow_are_not_named(client: Any) -> None:
     assert all(each["note"] is None for each in client.get("/api/v1/contracts/t").json()["versions"])
 
 
+def test_a_note_names_twenty_columns_and_counts_the_others(client: Any) -> None:
+    for kind in ("long", MILLIS):
+        fields = [{"name": f"f{number}", "type": kind} for number in range(300)]
+        body = {"schema": json.dumps({"type": "record", "name": "Event", "fields": fields})}
+        answer = respond(client, "POST", "/subjects/t-value/versions", body)
+    assert answer.headers[HEADER].startswith("21; column f0 was long")
+    assert len(answer.headers[HEADER]) < 1_100
+    (note,) = [each["note"] for each in client.get("/api/v1/contracts/t").json()["versions"] if each["note"]]
+    assert note.split("\n")[20:] == ["the table: 280 more columns are of types that tables cannot change to"]
+
+
 def test_the_page_of_the_version_names_the_column(client: Any) -> None:
     for kind in ("long", MILLIS):
         respond(client, "POST", "/subjects/t-value/versions", event(kind))
