@@ -69,16 +69,23 @@ def conflicts(parts: Sequence[GroupColumns]) -> Iterator[str]:
                 seen[column.name.lower()] = column, part
 
 
-def unfollowed(before: GroupColumns, after: GroupColumns) -> Iterator[str]:
-    """Yield one sentence for each column that a table of one version cannot change to its type in the next version."""
-    held = {column.name.lower(): column for column in before.columns}
+def unfollowed(after: GroupColumns, *before: GroupColumns) -> Iterator[str]:
+    """Yield one sentence for each column that the table of earlier versions cannot change to its type in `after`.
+
+    `before` is the newest version first. A column that they dropped is still in the table, with its last type.
+    """
+    held: dict[str, tuple[TypedColumn, GroupColumns]] = {}
+    for part in before:
+        for column in part.columns:
+            held.setdefault(column.name.lower(), (column, part))
     for column in after.columns:
-        found = held.get(column.name.lower())
-        if found is None or found.kind.arrow_type == column.kind.arrow_type:
+        if column.name.lower() not in held:
             continue
-        if not _is_wider(column.kind.arrow_type, found.kind.arrow_type):
+        found, part = held[column.name.lower()]
+        types = column.kind.arrow_type, found.kind.arrow_type
+        if types[0] != types[1] and not _is_wider(*types):
             yield (
-                f"column {column.name} was {found.type} in {before.contract.version} and is {column.type}, which does not "
+                f"column {column.name} was {found.type} in {part.contract.version} and is {column.type}, which does not "
                 f"hold every {found.type}: a stream that writes it to a table stops at this version; give the field "
                 "another name, or begin a new table with `tidegate archive STREAM`"
             )

@@ -165,7 +165,7 @@ class SchemaRegistration(Service):
                 return CompatibilityAnswer(conflicts)
             line = lineage_of(stores, subject, whole.metadata, config)
             readings = tuple(f"{{reading:'{one.sentence}'}}" for one in whole.parsed.differences)
-            readings += tuple(f"{{table:'{one}'}}" for one in table_changes(line, whole))
+            readings += tuple(f"{{table:'{one}'}}" for one in table_changes(stores, line, whole))
             if version is None:
                 answer = judge_registration(stores, subject, whole, config, line).answer
                 return replace(answer, warnings=(*answer.warnings, *readings))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from fastavro.schema import to_parsing_canonical_form
@@ -41,6 +43,9 @@ from tidegate.gateway.storage.subjects import SubjectVersion
 _FIRST = "1.0.0"
 _TABLE = "the table: "
 """Start of the line of a note about a column that tables cannot follow."""
+_MOST_VERSIONS = 100
+_MOST_CONTRACTS = 10
+"""Versions that are searched for a column that returns, and contracts with it that are read: registrations hold a lock."""
 _MOST_COLUMNS = 20
 """Columns that a note names: each version keeps its note, and a schema may have thousands of fields."""
 
@@ -99,21 +104,23 @@ def plan_version(
     """Return the contract version that a schema creates.
 
     It inherits all parts from the version before it, except the schema, the tags of its metadata and the rules of its
-    rule set. The change determines its semantic version; `breaks` means a breaking change beyond the schemas. It is a
-    draft if the inherited parts do not compile against the schema.
+    rule set. The change determines its semantic version; `breaks` means a breaking change beyond the schemas, as is a
+    column that tables cannot follow. It is a draft if the inherited parts do not compile against the schema.
     """
     imported = import_rules(content.rule_set, content.parsed, content.metadata)
     group = group_of(content.metadata, config.group)
     next_contract = _next_contract(stores, line, content.parsed, group)
     tagged = with_tags(next_contract, content.parsed, content.metadata)
     contract, notes = _with_rules(tagged, imported)
-    if contract.status != Status.DRAFT:
-        notes += [f"{_TABLE}{sentence}" for sentence in _table_changes(line.base, contract)]
+    changes = () if contract.status == Status.DRAFT else _table_changes(stores, line, contract)
+    notes += [f"{_TABLE}{sentence}" for sentence in changes]
     note = "\n".join((*notes, *_reading(content.parsed))) or None
     if line.base is None:
         return PlannedVersion(contract, note)
     former = line.base.contract
-    version = _next_version(stores, line, former, (contract, content.parsed), config, breaks=breaks)
+    version = _next_version(
+        stores, line, former, (contract, content.parsed), config, breaks=breaks or bool(changes)
+    )
     return PlannedVersion(contract.model_copy(update={"version": version}), note)
 
 
@@ -123,35 +130,67 @@ def unfollowed_in(note: str | None) -> tuple[str, ...]:
     return tuple(line.removeprefix(_TABLE) for line in lines if line.startswith(_TABLE))
 
 
-def table_changes(line: Lineage | None, content: SchemaContent) -> tuple[str, ...]:
+def table_changes(stores: Stores, line: Lineage | None, content: SchemaContent) -> tuple[str, ...]:
     """Return a sentence for each column that tables could not follow if a schema were registered."""
     if line is None or line.base is None:
         return ()
     former = line.base.contract
-    return _table_changes(
-        line.base, former.model_copy(update={"schema_": _schema_part(content.parsed, former)})
-    )
+    changed = former.model_copy(update={"schema_": _schema_part(content.parsed, former)})
+    return _table_changes(stores, line, changed)
 
 
-def _table_changes(base: ContractVersion | None, contract: DataContract) -> tuple[str, ...]:
-    """Return a sentence for each column that tables of an enforced version cannot change to those of `contract`."""
+def _table_changes(stores: Stores, line: Lineage, contract: DataContract) -> tuple[str, ...]:
+    """Return a sentence for each column that tables of enforced versions cannot change to those of `contract`."""
+    base = line.base
     if base is None or base.status not in ENFORCED or base.deleted_at is not None:
         return ()
     former = base.contract
     if former.columns or former.schema_ == contract.schema_:  # declared columns do not follow the schema
         return ()
-    return proven(_unfollowed, former, contract)
+    added = proven(_added_fields, former, contract)
+    return proven(_unfollowed, contract, former, *_earlier(stores, line, added))
 
 
-def _unfollowed(former: DataContract, contract: DataContract) -> tuple[str, ...]:
-    try:
-        before, after = (GroupColumns(each, table_columns(each)) for each in (former, contract))
-    except ContractError:
+def _earlier(stores: Stores, line: Lineage, fields: tuple[str, ...]) -> Iterator[DataContract]:
+    """Yield the newest enforced contracts whose schemas name one of `fields`: their tables may still have its column."""
+    names = {json.dumps(field, ensure_ascii=ensure) for field in fields for ensure in (True, False)}
+    versions = stores.subjects.newest_first(subject_of(line.topic)) if names else iter(())
+    found = 0
+    for version in islice(versions, _MOST_VERSIONS):
+        if version.registry_id is None or not any(name in version.schema.text for name in names):
+            continue
+        kept = stores.contracts.by_registry_id(version.registry_id)
+        if kept is not None and kept.status in ENFORCED:
+            yield kept.contract
+            found += 1
+        if found == _MOST_CONTRACTS:
+            return
+
+
+def _added_fields(former: DataContract, contract: DataContract) -> tuple[str, ...]:
+    """Return the names of the fields behind the columns that `contract` has and `former` lacks."""
+    columns = _columns(former), _columns(contract)
+    if columns[0] is None or columns[1] is None:
         return ()
-    found = tuple(unfollowed(before, after))
+    held = {column.name.lower() for column in columns[0].columns}
+    return tuple(column.path[-1] for column in columns[1].columns if column.name.lower() not in held)
+
+
+def _unfollowed(contract: DataContract, *formers: DataContract) -> tuple[str, ...]:
+    after, *before = (_columns(each) for each in (contract, *formers))
+    if after is None:
+        return ()
+    found = tuple(unfollowed(after, *(each for each in before if each is not None)))
     more = len(found) - _MOST_COLUMNS
     last = (f"{more:,} more columns are of types that tables cannot change to",) if more > 0 else ()
     return (*found[:_MOST_COLUMNS], *last)
+
+
+def _columns(contract: DataContract) -> GroupColumns | None:
+    try:
+        return GroupColumns(contract, table_columns(contract))
+    except ContractError:
+        return None
 
 
 def new_version(contract: DataContract, at: datetime) -> ContractVersion:

@@ -310,6 +310,8 @@ def _terms(contract: DataContract) -> Iterator[tuple[str, str]]:
     yield "A record that violates it", _CONSEQUENCES[contract.on_violation].removeprefix("the record ")
     yield "Error budget", _budget(contract.error_budget)
     yield "Compatibility", _COMPATIBILITY[contract.compatibility]
+    if contract.undeclared == "ignore":
+        yield "Undeclared properties", _UNDECLARED
     yield "Null values", _TOMBSTONES[contract.tombstones]
     yield "Retention", _retention(contract.retention)
     if contract.framing != "none":
@@ -337,6 +339,10 @@ def _budget(budget: ErrorBudget | None) -> str:
     return f"above {budget.ratio * 100:g} % refused of {of}{least}, {_ACTIONS[budget.action]}"
 
 
+_UNDECLARED = (
+    "assumed to be absent when versions are compared: producers that already send one may be refused once a later "
+    "version declares it"
+)
 _TOMBSTONES = {
     "refuse": "refused",
     "pass": "accepted as they are",

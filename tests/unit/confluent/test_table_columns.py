@@ -38,8 +38,28 @@ def test_a_type_that_the_column_cannot_follow_is_named_at_registration(
         answer = respond(client, "POST", "/subjects/t-value/versions", event(MILLIS))
         assert (answer.status_code, answer.headers[HEADER]) == (200, f"1; {SENTENCE}")
     versions = client.get("/api/v1/contracts/t").json()["versions"]
-    (note,) = [each["note"] for each in versions if each["note"]]
-    assert note == f"the table: {SENTENCE}"
+    (noted,) = [each for each in versions if each["note"]]
+    assert noted["note"] == f"the table: {SENTENCE}"
+    assert noted["version"] == "2.0.0"
+
+
+def test_a_column_that_returns_with_another_type_is_named(client: Any) -> None:
+    """The table still has the column of the versions before it was dropped."""
+
+    def register(*fields: tuple[str, Any]) -> Any:
+        listed = [{"name": name, "type": ["null", kind], "default": None} for name, kind in fields]
+        schema = {"type": "record", "name": "Event", "fields": listed}
+        return respond(client, "POST", "/subjects/t-value/versions", {"schema": json.dumps(schema)})
+
+    register(("id", "int"), ("size", "string"), ("score", "int"))
+    register(("id", "int"))
+    register(("id", "int"), ("other", "string"))
+    assert HEADER not in register(("id", "int"), ("score", "long")).headers
+    found = register(("id", "int"), ("score", "long"), ("size", "long")).headers[HEADER]
+    assert found.startswith("1; column size was string in 1.0.0")
+    # The newest version with the column counts: its stream has a new table.
+    register(("id", "int"), ("more", "string"))
+    assert "was long in 2.0.0 and is string" in register(("id", "int"), ("size", "string")).headers[HEADER]
 
 
 def test_types_that_the_column_can_follow_are_not_named(client: Any) -> None:

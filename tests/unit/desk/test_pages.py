@@ -57,6 +57,17 @@ def text_of(answer: httpx.Response) -> str:
 
 
 @only_sqlite
+def test_undeclared_properties_that_are_ignored_are_told(client: Any, publish: Publish) -> None:
+    publish()
+    assert "Undeclared properties" not in text_of(client.get(CONTRACT_PAGE))
+    publish(version="1.3.0", undeclared="ignore")
+    assert (
+        "Undeclared properties assumed to be absent when versions are compared: producers that already send one may be "
+        "refused once a later version declares it"
+    ) in text_of(client.get(CONTRACT_PAGE))
+
+
+@only_sqlite
 def test_a_contract_is_described_in_words(client: Any, publish: Publish) -> None:
     publish(
         team={"name": "Patient flow", "contact": "https://chat.example/flow"},
