@@ -81,6 +81,14 @@ PURE: dict[str, tuple[str, ...]] = {
     f"{_STREAM}.key_marks": (f"{UNIT}/contracts/test_key_marks.py",),
     f"{_STREAM}.replay_progress": (f"{UNIT}/contracts/test_replay.py",),
     f"{_STREAM}.versions": (f"{UNIT}/contracts/test_versions.py",),
+    f"{_STREAM}.positions": (f"{UNIT}/contracts/test_positions.py",),
+    f"{_STREAM}.history": (f"{UNIT}/contracts/test_history.py",),
+    f"{_STREAM}.replay": (f"{UNIT}/contracts/test_replay.py",),
+    f"{_STREAM}.replayed_chunk": (f"{UNIT}/contracts/test_replay.py",),
+    f"{_STREAM}.evidence": (f"{UNIT}/contracts/test_evidence.py",),
+    f"{_STREAM}.reconcile": (f"{UNIT}/contracts/test_reconcile.py",),
+    "tidegate.spark_jobs.job.replay_loop": (f"{UNIT}/spark_jobs/test_replay_loop.py",),
+    "tidegate.spark_jobs.job.replay_chunk": (f"{UNIT}/spark_jobs/test_replay_chunk.py",),
     "tidegate.spark_jobs.job.batch_limits": (f"{UNIT}/spark_jobs/test_batch_limits.py",),
 }
 """Modules that need no Java, and the tests that cover them."""
