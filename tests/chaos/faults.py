@@ -27,10 +27,12 @@ from tests.integration.enforce.checker import Topic, outputs, read_topic
 from tests.integration.enforce.job import RunningJob
 from tests.integration.enforce.line import KNOWN, Line, Sent, row
 from tests.integration.enforce.replaying import new_request, post_request, refusals
+from tidegate.contracts.stream.evidence import SENT_BACK_HEADER
 from tidegate.contracts.stream.ledger import Position, Vector
 from tidegate.contracts.stream.output_topics import quarantine_topic
+from tidegate.contracts.stream.replay import Closed
 from tidegate.gateway.exits import ExitCode
-from tidegate.spark_jobs.kafka.replayed import read_replayed
+from tidegate.spark_jobs.kafka.replayed import require_closed
 from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.sinks.delta.table import table_location
 from tidegate.spark_jobs.sinks.iceberg.catalogs import open_table
@@ -108,6 +110,8 @@ class Chaos:
             self.publish_version,
             self.change_slots,
             self.replay,
+            self.send_back,
+            self.discard,
         ]
         settings = self._line.settings
         if settings.sink == "kafka" or settings.write_mode == "upsert":
@@ -123,7 +127,7 @@ class Chaos:
         begun = time.monotonic()
         menu = self.menu()
         # Replays are frequent and take a while, so that later faults occur during a replay.
-        names = only or [*menu, *["kill"] * (len(menu) - 2), *["replay"] * 3]
+        names = only or [*menu, *["kill"] * (len(menu) - 4), *["replay"] * 3]
         while time.monotonic() < begun + seconds:
             name = self._random.choice(names)
             print(f"{time.monotonic() - begun:6.0f} s  {name}", flush=True)
@@ -165,16 +169,28 @@ class Chaos:
                 return
         raise AssertionError(f"replays do not end: {self._open_replays()}")
 
-    def replayed(self) -> set[Position]:
+    def closed(self) -> Closed:
+        """Return the source positions of refused records that replays have written, discarded or sent to the source."""
+        return require_closed(self._line.settings.kafka, self._line.ledger())
+
+    def replayed(self, closed: Closed) -> set[Position]:
         """Return the source positions of refused records that must have been written by replays.
 
-        These are all refusals that exist, and those deleted by retention that the ledger names as replayed.
+        These are all refusals that exist and are not otherwise closed, and those deleted by retention that the ledger
+        names as replayed.
         """
         quarantine = quarantine_topic(self._line.topic)
-        kept = {*refusals(self._line).values()}
         gone = {source for source, _ in outputs(self._line, quarantine, self.deleted.get(quarantine, {}))}
-        named = read_replayed(self._line.settings.kafka, self._line.ledger())
-        return kept | {each for each in gone if each in named}
+        kept = {*refusals(self._line).values()} | {each for each in gone if each in closed.replayed}
+        return {each for each in kept if each not in closed.discarded and each not in closed.resent}
+
+    def copies(self) -> Counter[Position]:
+        """Return how often each refused record was sent to the source, by its source position."""
+        topic = self._line.topic
+        records = (self.deleted.get(topic, {}) | dict(read_topic(self._line, topic))).values()
+        named = [value for read in records for name, value in read.headers if name == SENT_BACK_HEADER]
+        places = [(value or b"").decode().rsplit("/", 2) for value in named]
+        return Counter((int(partition), int(offset)) for _, partition, offset in places)
 
     def _start(self, *options: str) -> RunningJob:
         return RunningJob([self._line.contract_id, *OPTIONS, *options], self._environment)
@@ -217,23 +233,42 @@ class Chaos:
 
     def replay(self) -> None:
         """Request the replay of all refused records while a job runs, and kill the job later."""
+        self._request_beside_a_job(rate=self._random.choice((None, 200, 1000)))
+
+    def send_back(self) -> None:
+        """Request that refused records are sent to the source while a job runs, and kill the job later."""
+        self._request_beside_a_job(most=self._random.randint(1, 500), action="to-source")
+
+    def discard(self) -> None:
+        """Request that refused records are discarded while a job runs, and kill the job later."""
+        self._request_beside_a_job(
+            most=self._random.randint(1, 100), action="discard", reason="chaos", fix=None
+        )
+
+    def _request_beside_a_job(self, **request: Any) -> None:
         job = self._start()
         job.await_event("batch_published")  # only then the registry knows the stream
-        self._request_replay(self._random.choice((None, 200, 1000)))
+        self._request_replay(**request)
         self._wait()
         self._end(job)
 
-    def _request_replay(self, rate: int | None = None) -> None:
-        """Request a replay with `MENDS_ALL`, unless there are no refusals or `_MOST_REPLAYS` requests are open."""
+    def _request_replay(self, most: int | None = None, **terms: Any) -> None:
+        """Request a replay with `MENDS_ALL` of all refused records, or of some of them.
+
+        Request nothing if there are no refusals, or if `_MOST_REPLAYS` requests are open.
+        """
         line = self._line
         topic = quarantine_topic(line.topic)
         if Topics(line.settings.kafka).identity(topic) is None or len(self._open_replays()) >= _MOST_REPLAYS:
             return
-        if not refusals(line):
+        places = sorted(refusals(line))
+        if not places:
             return
-        asked = new_request(line, fix=MENDS_ALL, allowed=1.0, rate=rate)
+        if most is not None:
+            places = self._random.sample(places, min(most, len(places)))
+        asked = new_request(line, places, **{"fix": MENDS_ALL, "allowed": 1.0, **terms})
         post_request(asked, self._environment["TIDEGATE_REGISTRY_URL"])
-        self.events[f"replay of {asked.records} records requested"] += 1
+        self.events[f"{asked.action.value} of {asked.records} records requested"] += 1
 
     def _open_replays(self) -> list[str]:
         url = f"{self._environment['TIDEGATE_REGISTRY_URL']}/api/v1/streams/{self._line.contract_id}/replays"

@@ -1,10 +1,10 @@
 """Disturb a job at random for as long as asked, while records keep coming; then look at every one of them.
 
 Jobs are killed, stopped, overtaken and crowded; the broker goes away, and the disk is full; the source gets partitions, the
-contract versions, the job other slots; refused records are replayed; records are deleted by retention, or the table is
-rolled back (`faults.py`). Prints its seed, which gives the same faults again (at the same seconds, not at the same
-records), and each fault. Ends with status 0 only if nothing is lost, doubled, in both, from nowhere or changed, and if all
-refused records have been written by replays.
+contract versions, the job other slots; refused records are replayed, sent to the source and discarded; records are deleted
+by retention, or the table is rolled back (`faults.py`). Prints its seed, which gives the same faults again (at the same
+seconds, not at the same records), and each fault. Ends with status 0 only if nothing is lost, doubled, in both, from nowhere
+or changed, and if each refused record was written by a replay, sent to the source once, or discarded.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import random
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
@@ -169,7 +170,8 @@ def report(line: Line, chaos: Chaos) -> int:
     """Print the account of the records; return the exit status: 0 if nothing is wrong, else 1."""
     faults = chaos.faults
     try:
-        replayed = chaos.replayed()
+        closed, copies = chaos.closed(), chaos.copies()
+        replayed = chaos.replayed(closed)
         found = account(line, chaos.deleted, replayed=replayed)
         reconciled, ledger = line.reconcile(), line.ledger()
     except NotFoundError as error:
@@ -178,8 +180,13 @@ def report(line: Line, chaos: Chaos) -> int:
     done = ", ".join(f"{count} {name}" for name, count in sorted(faults.items()))
     print(f"faults: {done}; epoch {ledger.epoch}, {ledger.n} batches")
     print(
-        f"records: {ledger.totals.offsets:,}, of them {ledger.totals.quarantined:,} quarantined, {len(replayed):,} replayed"
+        f"records: {ledger.totals.offsets:,}, of them {ledger.totals.quarantined:,} quarantined, {len(replayed):,} "
+        f"replayed, {len(copies):,} sent back, {len(closed.discarded):,} discarded"
     )
+    is_sent_once = copies == Counter({*closed.resent})
+    if not is_sent_once:
+        wrong = Counter({*closed.resent})
+        print(f"sent back, not exactly once: {[*(copies - wrong), *(wrong - copies)][:10]}")
     for name in ("lost", "doubled", "in_both", "from_nowhere", "changed"):
         positions = getattr(found, name)
         print(f"{name.replace('_', ' '):>14} {len(positions):,} {positions[:10] if positions else ''}")
@@ -193,7 +200,7 @@ def report(line: Line, chaos: Chaos) -> int:
         )
     else:
         print(f"reconcile: {reconciled}")
-    return 0 if found == CLEAN and holds else 1
+    return 0 if found == CLEAN and holds and is_sent_once else 1
 
 
 if __name__ == "__main__":

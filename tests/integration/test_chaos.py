@@ -36,6 +36,8 @@ def test_a_little_chaos_loses_and_doubles_nothing() -> None:
         ("kafka", "shorten_retention"),
         ("iceberg", "roll_back"),
         ("delta", "roll_back"),
+        ("iceberg", "send_back"),
+        ("postgresql", "discard"),
         pytest.param(
             *("iceberg", "fill_disk"),
             marks=pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a disk to fill"),

@@ -200,14 +200,11 @@ def test_killed_in_a_discard(
 @pytest.mark.parametrize(
     ("sink", "step"),
     [
-        *(
-            ("iceberg", step)
-            for step in (ReplayStep.READ, ReplayStep.JUDGE, ReplayStep.SEND, ReplayStep.STAGE)
-        ),
+        *(("iceberg", step) for step in (*STEPS, ReplayStep.SEND)),
         *(
             (sink, step)
             for sink in ("delta", "postgresql", "kafka", "kafka-tasks")
-            for step in (ReplayStep.JUDGE, ReplayStep.SEND)
+            for step in (ReplayStep.JUDGE, ReplayStep.SEND, ReplayStep.POSITIONS, ReplayStep.PUBLISH)
         ),
     ],
 )
@@ -230,6 +227,43 @@ def test_a_zombie_sends_nothing_to_the_source_that_another_has_sent(
     wake(zombie)
     line.enforce()
     require_sent_once(line, refused, places)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("sink", "step"),
+    [
+        *(("iceberg", step) for step in STEPS),
+        *(
+            (sink, step)
+            for sink in ("delta", "postgresql", "kafka", "kafka-tasks")
+            for step in (ReplayStep.JUDGE, ReplayStep.POSITIONS, ReplayStep.PUBLISH)
+        ),
+    ],
+)
+def test_a_zombie_of_a_discard_changes_nothing(
+    line: Line,
+    sink: str,  # noqa: ARG001 - `line` takes it
+    step: ReplayStep,
+    job: StartJob,
+    publish: Publish,
+    registry: Registry,
+) -> None:
+    """It was stopped after a step, and goes on when another instance has finished the discard, and then a replay."""
+    publish(line.document())
+    fill(line)
+    places = refusals(line)
+    gone = sorted(places)[:2]
+    ask_of_registry(line, registry.url, places=gone, action="discard", reason="the ward was closed")
+    zombie = stop_after(job, line, step)
+    line.enforce()
+    request(line, fix=MENDED)
+    line.enforce()
+    wake(zombie)
+    line.enforce()
+    assert closed_by(line, Closure.DISCARDED) == {*gone}
+    assert line.ledger().closed[Closure.DISCARDED].records == len(gone)
+    require_exactly_once(line, {source for place, source in places.items() if place not in gone})
 
 
 def test_a_record_that_was_sent_back_and_is_refused_again_is_never_sent_again(
