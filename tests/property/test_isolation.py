@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from schemathesis import Case
+from schemathesis.core import NotSet
 
+from tests.documented import MODES, documented_operations
 from tests.property.two_teams import (
     BODIES,
     OPERATIONS_OF_ALL_APIS,
@@ -46,13 +51,17 @@ def test_no_operation_reads_or_changes_the_other_team(registry: Registry, role: 
 
 
 class TwoTeams(RuleBasedStateMachine):
-    """Requests by people of one team, in any order; what the other team has stays as it is, and unseen."""
+    """Requests by people of one team, in any order; what the other team has stays as it is, and unseen.
+
+    Requests come from a list of what each operation accepts, and from the OpenAPI document by schemathesis.
+    """
 
     bootstrap_servers = ""
 
     def __init__(self) -> None:
         super().__init__()
         self.registry = Registry(self.bootstrap_servers)
+        self.documented = documented_operations(self.registry.application)
 
     def teardown(self) -> None:
         self.registry.close()
@@ -72,6 +81,18 @@ class TwoTeams(RuleBasedStateMachine):
         targets = [*self.registry.addresses(path, THEIRS), *self.registry.addresses(path, OURS)]
         target = data.draw(st.sampled_from(targets))
         self.registry.request(role, method, "?".join([target, "&".join(query)]) if query else target, body)
+
+    @rule(role=st.sampled_from(ROLES), data=st.data())
+    def documented_request(self, role: str, data: st.DataObject) -> None:
+        """Ask one operation of the OpenAPI document, with what its schemas allow, and with what they do not."""
+        operation = data.draw(st.sampled_from(self.documented))
+        mode = data.draw(st.sampled_from(MODES))
+        case: Case = data.draw(operation.as_strategy(generation_mode=mode))
+        addresses = (self.registry.addresses(operation.path, of) for of in (THEIRS, OURS))
+        target = data.draw(st.sampled_from([*chain.from_iterable(addresses)]))
+        query = urlencode(case.query or {}, doseq=True, errors="replace")
+        body = None if isinstance(case.body, NotSet | bytes) else case.body
+        self.registry.request(role, operation.method.upper(), f"{target}?{query}" if query else target, body)
 
     @invariant()
     def the_other_team_is_as_it_was(self) -> None:
