@@ -78,6 +78,11 @@ def test_parts_are_numbered_on(start: int, end: int | None, expected: list[int])
     assert (found.end, [each.records for each in found.loads]) == (10, [4, 6])
 
 
+def test_a_load_continues_the_parts_before_it() -> None:
+    assert manifest(1).with_load(manifest(1, 5).loads[1]) == manifest(1, 5)
+    assert [each.first for each in manifest(1, 5).placed()] == [0, 1, 2, 7]
+
+
 def test_inputs_are_compared_with_what_was_loaded() -> None:
     found = manifest(3, 5)
     same = HistoryInput(name="/0.jsonl", size=3, changed_ns=1)
@@ -85,8 +90,8 @@ def test_inputs_are_compared_with_what_was_loaded() -> None:
     new = HistoryInput(name="/2.jsonl", size=1, changed_ns=1)
     assert found.unread((same, grown, new)) == (new,)
     assert found.touched((same, grown, new)) == ((found.loads[1].inputs[0], grown),)
-    with pytest.raises(SettingsError, match="named twice"):
-        found.unread((new, new))
+    with pytest.raises(SettingsError, match=r"^/2\.jsonl is named twice"):
+        found.unread((same, new, new))
 
 
 def test_a_damaged_manifest_stops_the_stream() -> None:

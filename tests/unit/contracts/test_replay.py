@@ -32,7 +32,7 @@ from tidegate.contracts.stream.replay import (
     why_untouched,
 )
 from tidegate.contracts.stream.replay_progress import ReplayProgress
-from tidegate.contracts.stream.replayed_chunk import ReplayedChunk, is_over_budget
+from tidegate.contracts.stream.replayed_chunk import ReplayedChunk, done_well, is_over_budget
 from tidegate.contracts.stream.segments import Segment
 
 HELD = LEDGER.model_copy(
@@ -269,6 +269,12 @@ def test_more_than_the_ledger_counts_is_never_written(written: list[tuple[int, i
         ReplayedChunk(Positions(written)).ledger(HELD, request().begun(HELD), "d1")
 
 
+def test_all_refusals_of_the_ledger_are_written() -> None:
+    every = Positions([(0, 1), (0, 2), (0, 4), (0, 5), (1, 3)])
+    after = ReplayedChunk(every).ledger(HELD, request(every).begun(HELD), "d1")
+    assert (after.totals.quarantined, after.totals.written) == (0, 12)
+
+
 def test_segments_that_do_not_fit_begin_again() -> None:
     after = ReplayedChunk(Positions([(1, 0), (1, 1)])).ledger(HELD, request().begun(HELD), "d1")
     assert after.segments == {0: HELD.segments[0]}
@@ -280,6 +286,14 @@ def test_the_budget_of_a_replay_counts_from_its_beginning() -> None:
     assert not is_over_budget(progress, ReplayedChunk(written, refused=4), 0.1)
     assert not is_over_budget(progress, ReplayedChunk(written, refused=5), 0.2)
     assert is_over_budget(progress, ReplayedChunk(written, refused=6), 0.2)
+
+
+def test_the_budget_of_a_replay_applies_from_100_judged_records_on() -> None:
+    progress = ReplayProgress(request="0" * 32, digest="", records=1000, written=40, closed=20, left=500)
+    written, closed = Positions((0, n) for n in range(10)), Positions((0, n) for n in range(20, 28))
+    assert done_well(progress, ReplayedChunk(written, closed=closed)) == 78
+    assert not is_over_budget(progress, ReplayedChunk(written, closed=closed, refused=21), 0.2)
+    assert is_over_budget(progress, ReplayedChunk(written, closed=closed, refused=22), 0.2)
 
 
 def test_a_ledger_without_replays_says_nothing_of_them() -> None:
