@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Final, Literal, Self
 
@@ -147,6 +149,22 @@ class SinkSettings(KafkaSettings, SparkSettings):
         """Return the URL of the PostgreSQL sink's database, with its password."""
         assert self.postgresql_url is not None, "it was required"  # noqa: S101 - a programming error
         return self.postgresql_url.get_secret_value()
+
+    @property
+    def destination(self) -> str:
+        """Return a name of the place of the rows: equal for all instances, and without secrets, which rotate."""
+        place: dict[str, object] = {"sink": self.sink}
+        if self.rules.required == "postgresql_url":
+            database = conninfo_to_dict(self.postgresql_address)
+            place |= {name: database.get(name) for name in ("host", "hostaddr", "port", "dbname")}
+        elif self.rules.needs_warehouse(self):
+            place["warehouse"] = str(self.warehouse.absolute())
+        elif self.rules.is_table:
+            properties = self.catalog_properties
+            place["uri"] = properties.get("uri", "").partition("?")[0].rpartition("@")[2]
+            place["warehouse"] = properties.get("warehouse", "")
+        digest = sha256(json.dumps(place, sort_keys=True).encode()).hexdigest()
+        return f"{self.sink}-{digest[:8]}"
 
     @field_validator("sink")
     @classmethod
@@ -361,10 +379,10 @@ class JobSettings(RegistrySettings):
     def scratch(self, stream: str) -> Path:
         """Return the folder of a stream's checkpoint and of the records that wait for their batch to be decided.
 
-        Each sink has its own folder: two jobs may write one stream to two sinks, and each start deletes the files of
-        earlier starts.
+        Each destination has its own folder: two jobs may write one stream to two sinks, or to two tables of one kind,
+        and each start deletes the files of earlier starts.
         """
-        return self.checkpoints.absolute() / stream / self.sink
+        return self.checkpoints.absolute() / stream / self.destination
 
     @property
     def merging(self) -> MergeMode | None:

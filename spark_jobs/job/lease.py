@@ -6,13 +6,11 @@ both, and take over when the counter has not changed for the length of the lease
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import time
 from collections.abc import Callable
 from functools import cache
-from hashlib import sha256
 from pathlib import Path
 from threading import Event, Thread
 from typing import Final, NamedTuple, Protocol
@@ -28,7 +26,6 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
-from psycopg.conninfo import conninfo_to_dict
 
 from tidegate.contracts.errors import Unavailable
 from tidegate.spark_jobs.kafka.consumer_group import group_of
@@ -285,18 +282,7 @@ class StopOrLoss:
 
 def lease_group(settings: JobSettings, stream: str) -> str:
     """Return the name of the group that holds the lease: one for each stream and destination of its rows."""
-    place: dict[str, object] = {"sink": settings.sink}
-    if settings.postgresql_url is not None and settings.rules.required == "postgresql_url":
-        database = conninfo_to_dict(settings.postgresql_address)
-        place |= {name: database.get(name) for name in ("host", "hostaddr", "port", "dbname")}
-    elif settings.rules.needs_warehouse(settings):
-        place["warehouse"] = str(settings.warehouse.absolute())
-    elif settings.rules.is_table:
-        properties = settings.catalog_properties
-        place["uri"] = properties.get("uri", "").partition("?")[0].rpartition("@")[2]
-        place["warehouse"] = properties.get("warehouse", "")
-    digest = sha256(json.dumps(place, sort_keys=True).encode()).hexdigest()
-    return f"{group_of(stream)}.lease-{settings.sink}-{digest[:8]}"
+    return f"{group_of(stream)}.lease-{settings.destination}"
 
 
 @cache

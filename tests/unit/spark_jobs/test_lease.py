@@ -17,14 +17,16 @@ from tidegate.spark_jobs.settings import JobSettings
 REST = "http://catalog:8181"
 
 
+SETTINGS = JobSettings(
+    bootstrap_servers="kafka:9092",
+    registry_url="http://registry:8081",
+    warehouse=Path("/lake"),
+    checkpoints=Path("/checkpoints"),
+)
+
+
 def group(stream: str = "a.b", **changes: object) -> str:
-    settings = JobSettings(
-        bootstrap_servers="kafka:9092",
-        registry_url="http://registry:8081",
-        warehouse=Path("/lake"),
-        checkpoints=Path("/checkpoints"),
-    )
-    return lease_group(settings.model_copy(update=changes), stream)
+    return lease_group(SETTINGS.model_copy(update=changes), stream)
 
 
 def postgresql(password: str = "p", database: str = "d") -> dict[str, object]:  # noqa: S107 - no real password
@@ -51,20 +53,25 @@ def test_one_place_has_one_lease(one: dict[str, object], other: dict[str, object
     assert group(**one) == group(**other)
 
 
-def test_two_places_have_two_leases() -> None:
-    groups = {
-        group(),
-        group("a.c"),
-        group(warehouse=Path("/other")),
-        group(sink="delta"),
-        group(sink="kafka"),
-        group(**postgresql()),
-        group(**postgresql(database="e")),
-        group(catalog_properties={"uri": REST, "warehouse": "w"}),
-        group(catalog_properties={"uri": REST, "warehouse": "v"}),
-    }
-    assert len(groups) == 9
+def test_two_places_have_two_leases_and_two_folders() -> None:
+    """Each start deletes the folder's files of earlier starts: those of a job that runs must not be among them."""
+    places: list[dict[str, object]] = [
+        {},
+        {"warehouse": Path("/other")},
+        {"sink": "delta"},
+        {"sink": "delta", "warehouse": Path("/other")},
+        {"sink": "kafka"},
+        postgresql(),
+        postgresql(database="e"),
+        {"catalog_properties": {"uri": REST, "warehouse": "w"}},
+        {"catalog_properties": {"uri": REST, "warehouse": "v"}},
+    ]
+    groups = {group(stream, **place) for place in places for stream in ("a.b", "a.c")}
+    assert len(groups) == 2 * len(places)
     assert all(each.startswith(("tidegate.a.b.lease-", "tidegate.a.c.lease-")) for each in groups)
+    folders = {SETTINGS.model_copy(update=place).scratch("a.b") for place in places}
+    assert len(folders) == len(places)
+    assert all(each.parent == Path("/checkpoints/a.b") for each in folders)
 
 
 def test_a_process_of_this_machine_that_is_gone_has_died() -> None:
