@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import fastavro
@@ -19,6 +19,7 @@ from tidegate.contracts.columns.typed import column_name, derived_type
 from tidegate.contracts.document.fields import FieldType, SchemaFields, join, refuses_null, types_of
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.errors import ContractError, mistakes_by_rule
+from tidegate.contracts.formats.avro_reader import EncodedSize
 from tidegate.contracts.infer.columns import Kind, Mask, Positions
 from tidegate.contracts.infer.day_rules import day_rules
 from tidegate.contracts.infer.evaluate import Evaluation, evaluate
@@ -172,8 +173,9 @@ class Inference:
         """Return the decoded records, and a mask of those that can be read; record the others as unreadable."""
         rows: list[dict[str, Any]] = []
         is_read = np.ones(len(positions), bool)
+        size = None if self.avro_schema is None else _size_of(orjson.dumps(self.avro_schema))
         for index, value in enumerate(batch.column(0).to_pylist()):
-            row = self._record(value)
+            row = self._record(value, size)
             if isinstance(row, dict):
                 rows.append(row)
             else:
@@ -181,12 +183,13 @@ class Inference:
                 self.broken.add_value(value, int(positions[index]), is_avro=self.avro_schema is not None)
         return rows, is_read
 
-    def _record(self, value: bytes | None) -> Any:
+    def _record(self, value: bytes | None, size: EncodedSize | None) -> Any:
         """Return the decoded record; None if it cannot be read."""
         try:
             if value is None:
                 return None
-            if self.avro_schema is not None:
+            if size is not None:
+                size.end(value)
                 return fastavro.schemaless_reader(io.BytesIO(value), self.avro_schema, None)
             return orjson.loads(value)
         except (ValueError, EOFError, IndexError, OverflowError, RecursionError):
@@ -385,6 +388,11 @@ def words_title(name: str) -> str:
     """Return a title for the schema of a contract: the words in the last part of its id."""
     words = words_of((name.rsplit(".", 1)[-1],))
     return " ".join(words).capitalize()
+
+
+@lru_cache(maxsize=8)
+def _size_of(schema: bytes) -> EncodedSize:
+    return EncodedSize(orjson.loads(schema))
 
 
 def _hashes(positions: Positions) -> Any:

@@ -14,6 +14,7 @@ import orjson
 from tidegate.contracts.document.load import read_source
 from tidegate.contracts.document.model import AvroSchema
 from tidegate.contracts.errors import SettingsError
+from tidegate.contracts.formats.avro_reader import EncodedSize
 from tidegate.contracts.formats.framing import PREFIX_BYTES
 from tidegate.contracts.formats.writers import WriterSchema, WriterSchemas
 from tidegate.contracts.lint.lint import lint
@@ -90,11 +91,17 @@ class AvroValues:
             return payload
         written = io.BytesIO()
         try:
+            _size(text).end(payload)
             record = fastavro.schemaless_reader(io.BytesIO(payload), writer, reader)
             fastavro.schemaless_writer(written, reader, record)
         except (ValueError, EOFError, IndexError, KeyError, OverflowError, RecursionError, TypeError):
             return _UNREADABLE
         return written.getvalue()
+
+
+@lru_cache(maxsize=_PARSED)
+def _size(text: str) -> EncodedSize:
+    return EncodedSize(json.loads(text))
 
 
 @lru_cache(maxsize=_PARSED)

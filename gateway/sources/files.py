@@ -13,7 +13,8 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidegate.contracts.errors import SettingsError
+from tidegate.contracts.errors import ContractError, SettingsError
+from tidegate.contracts.formats.avro_reader import EncodedSize
 from tidegate.gateway.sources.bytes_of_files import (
     Section,
     beginning,
@@ -187,8 +188,14 @@ def _opened_container(stream: BinaryIO, name: str) -> Any:
 
 
 def _container_records(container: Any, name: str) -> Iterator[list[bytes]]:
-    """Yield the records of an Avro container by block, each in Avro's binary encoding without a frame."""
-    schema = container.writer_schema
+    """Yield the records of an Avro container by block, each in Avro's binary encoding without a frame.
+
+    Raises SettingsError.
+    """
+    try:
+        size = EncodedSize(container.writer_schema)
+    except ContractError as error:
+        raise SettingsError(f"{name} has a schema that cannot be read: {first_line(error)}") from None
     try:
         for block in container:
             data: bytes = block.bytes_.getvalue()
@@ -196,13 +203,16 @@ def _container_records(container: Any, name: str) -> Iterator[list[bytes]]:
                 raise SettingsError(
                     f"{name} has a block of {len(data):,} bytes, more than {_MOST_AVRO_BLOCK:,}"
                 )
-            inner = io.BytesIO(data)
+            if block.num_records > max(len(data), BATCH_RECORDS):  # records without fields have no bytes
+                raise SettingsError(
+                    f"{name} is damaged: a block of {len(data):,} bytes counts {block.num_records:,} records"
+                )
             values = []
             start = 0
             for _ in range(block.num_records):
-                fastavro.schemaless_reader(inner, schema, None)
-                values.append(data[start : inner.tell()])
-                start = inner.tell()
+                end = size.end(data, start)
+                values.append(data[start:end])
+                start = end
             yield values
     except (ValueError, EOFError, IndexError, OverflowError, RecursionError, TypeError) as error:
         raise SettingsError(f"{name} is damaged: {first_line(error)}") from None

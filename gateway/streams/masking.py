@@ -19,6 +19,7 @@ from tidegate.contracts.fix.model import AnyStep, Default, Fix, Map, Rename, Set
 from tidegate.contracts.formats.framing import PREFIX_BYTES
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.privacy.classes import BODY, Visibility
+from tidegate.contracts.verdict import Violation
 from tidegate.gateway.streams.json_places import Found, Place, find, name_at
 
 HIDDEN: Final = "▇▇▇▇"
@@ -184,19 +185,22 @@ def _masked_condition(condition: Condition) -> Condition:
 def decoded_json(
     payload: bytes, contract: DataContract, plan: EnforcementPlan | None, header: bytes | None
 ) -> bytes | None:
-    """Decode `payload` as the job did, and return it as JSON; None if it cannot be decoded.
+    """Decode `payload` as the job did, and return it as JSON; None if it cannot be decoded, or without a plan.
 
     The writer's schema is the one that the record names if the plan knows the subject's schemas, else the contract's.
     `header` is the record's schema header.
     """
     reader = contract.schema_.definition
-    if len(payload) > _MOST_BYTES or reader is None or isinstance(reader, bool):
+    if len(payload) > _MOST_BYTES or reader is None or isinstance(reader, bool) or plan is None:
+        return None
+    # What the judge cannot decode may take fastavro all memory, or the process.
+    if isinstance(plan.record_of(payload, header), Violation):
         return None
     writer: Any = reader
     number = None
     if contract.framing in {"confluent-prefix", "auto"} and payload[:1] == b"\0":
         number, payload = int.from_bytes(payload[1:PREFIX_BYTES], "big"), payload[PREFIX_BYTES:]
-    if plan is not None and plan.writers is not None:
+    if plan.writers is not None:
         by_header = plan.writers.by_header.get(header) if header is not None else None
         named = by_header if number is None else plan.writers.by_id.get(number)
         if named is None:
@@ -204,13 +208,9 @@ def decoded_json(
         writer = json.loads(named.text)
     try:
         schemas = fastavro.parse_schema(writer), fastavro.parse_schema(reader)
-        stream = io.BytesIO(payload)
-        value = fastavro.schemaless_reader(stream, *schemas)
-        # With remaining bytes, another schema wrote the record, or it is not Avro: the layout is unknown.
-        if stream.read(1):
-            return None
+        value = fastavro.schemaless_reader(io.BytesIO(payload), *schemas)
         return json.dumps(value, default=_text, ensure_ascii=False).encode("utf-8", "surrogatepass")
-    except (MemoryError, RecursionError, Exception):  # noqa: BLE001 - fastavro raises all kinds on refused bytes
+    except Exception:  # noqa: BLE001 - fastavro raises all kinds for values of logical types, such as dates out of range
         return None
 
 

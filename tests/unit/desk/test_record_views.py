@@ -9,6 +9,7 @@ from uuid import UUID
 import fastavro
 import pytest
 
+from tests.hostile_avro import HOSTILE
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.formats.writers import WriterSchema, WriterSchemas
 from tidegate.contracts.judge.plan import compile_plan
@@ -89,6 +90,12 @@ def test_avro_that_cannot_be_decoded_is_shown_as_bytes() -> None:
     view = view_of(b"\xff" * 3, AVRO)
     assert not view.is_decoded
     assert "\\xff" in text_of(view)
+
+
+@pytest.mark.parametrize(("schema", "value"), HOSTILE)
+def test_hostile_avro_is_shown_as_bytes(schema: dict[str, Any], value: bytes) -> None:
+    document = {**AVRO, "schema": {"type": "avro", "definition": schema}, "rules": []}
+    assert not view_of(value, document).is_decoded
 
 
 def test_key_and_foreign_headers_are_hidden_where_fields_are_classified() -> None:

@@ -8,7 +8,9 @@ from typing import Any
 from uuid import UUID
 
 import fastavro
+import pytest
 
+from tests.hostile_avro import HOSTILE
 from tidegate.contracts.formats.writers import WriterSchema, WriterSchemas
 from tidegate.gateway.sources.avro_values import AvroValues
 
@@ -50,3 +52,15 @@ def test_values_are_converted_to_the_latest_version_even_if_its_id_is_lower() ->
     values = AvroValues.of_registry(WriterSchemas((first, WRITER), is_current=True))
     assert values is not None
     assert values.schema == SCHEMA
+
+
+@pytest.mark.parametrize(("schema", "payload"), HOSTILE)
+def test_hostile_values_count_as_unreadable(schema: dict[str, Any], payload: bytes) -> None:
+    more = {**schema, "fields": [*schema["fields"], {"name": "note", "type": "string", "default": ""}]}
+    writers = (
+        WriterSchema(6, UUID(int=6), "avro", json.dumps(schema)),
+        WriterSchema(7, UUID(int=7), "avro", json.dumps(more)),
+    )
+    values = AvroValues.of_registry(WriterSchemas(writers, is_current=True))
+    assert values is not None
+    assert values.payload(b"\0\0\0\0\x06" + payload, None) == b""

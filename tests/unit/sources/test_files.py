@@ -21,6 +21,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.hostile_avro import HOSTILE, container
 from tidegate.contracts.columns.json_rows import json_rows
 from tidegate.contracts.errors import SettingsError
 from tidegate.gateway.sources import bytes_of_files, csv_rows, json_arrays, source
@@ -228,6 +229,24 @@ def test_a_file_that_expands_beyond_bounds_is_refused(
     path.write_bytes(gzip.compress(b"\0" * (4 << 20)))
     with pytest.raises(SettingsError, match="expands to more than 250 times its size"):
         read(path)
+
+
+@pytest.mark.parametrize(("schema", "payload"), HOSTILE)
+def test_a_container_with_hostile_records_is_refused(
+    tmp_path: Path, schema: dict[str, Any], payload: bytes
+) -> None:
+    (tmp_path / "a.avro").write_bytes(container(schema, payload))
+    with pytest.raises(SettingsError, match=r"a\.avro is damaged: a value (is nested deeper|holds an array)"):
+        read(tmp_path / "a.avro")
+
+
+def test_a_container_that_counts_more_records_than_its_bytes_hold_is_refused(tmp_path: Path) -> None:
+    empty = {"type": "record", "name": "Empty", "fields": []}
+    (tmp_path / "a.avro").write_bytes(container(empty, b"", 3))
+    assert len(read(tmp_path / "a.avro")) == 3
+    (tmp_path / "a.avro").write_bytes(container(empty, b"", 1 << 50))
+    with pytest.raises(SettingsError, match="a block of 0 bytes counts 1,125,899,906,842,624 records"):
+        read(tmp_path / "a.avro")
 
 
 def test_a_damaged_compressed_file_is_refused(tmp_path: Path) -> None:

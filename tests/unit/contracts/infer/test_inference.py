@@ -11,6 +11,7 @@ import orjson
 import pyarrow as pa
 import pytest
 
+from tests.hostile_avro import HOSTILE
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.infer.infer import VALUES, Inference, Inferred, _hashes
 from tidegate.contracts.infer.number_rules import nice_above, number_sentinels
@@ -466,3 +467,11 @@ def test_a_length_that_held_back_records_refuse_is_left_out_of_the_schema() -> N
     assert found.evaluation.unexpected.count == 0
     text = contract_text(found, source="a test", schema_file="s.json", places=str)
     assert "Doubtful, so the schema has no maxLength: it refuses 3 of" in " ".join(text.split("\n# "))
+
+
+@pytest.mark.parametrize(("schema", "payload"), HOSTILE)
+def test_hostile_avro_counts_as_unreadable(schema: dict[str, Any], payload: bytes) -> None:
+    inference = Inference(avro_schema=schema)
+    inference.add(pa.record_batch([pa.array([b"\0", payload], pa.binary())], schema=VALUES), np.arange(2))
+    inference.finish("hostile")
+    assert (inference.records, inference.broken.count) == (1, 1)
