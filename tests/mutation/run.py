@@ -39,8 +39,9 @@ OPTIONS = (
     "--no-header",
     "--noconftest",
     "--tb=no",
+    "--timeout=120",
 )
-"""pytest_timeout is named because plug-ins are not loaded automatically, and pyproject.toml has a setting of it."""
+"""pytest_timeout is named because plug-ins are not loaded automatically. It ends a mutant that waits without an end."""
 JVM_OPTIONS = (
     "-x",
     "-q",

@@ -80,8 +80,8 @@ def check_inference(session: Any) -> None:
     assert proposed.text.startswith("# Inferred from 6,000 records of a Spark DataFrame.")
     unknown = next(line for line in proposed.text.splitlines() if "999: apart from all other values" in line)
     assert re.search(r"of partition [0-4]\b", unknown)
-    with pytest.raises(SettingsError, match=r"the column /for .*duration"):
-        Contract.infer(session.sql("SELECT INTERVAL '1' DAY AS for"), id="a")
+    with pytest.raises(SettingsError, match=r"the column /for "):
+        Contract.infer(session.sql("SELECT map(named_struct('a', 1), 2) AS for"), id="a")
     with pytest.raises(SettingsError, match="no rows"):
         Contract.infer(frame.filter("age < 0"), id="a")
 
