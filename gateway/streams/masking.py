@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 import fastavro
 from pydantic import ValidationError
@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from tidegate.contracts.document.fields import objects_of, tokens
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.document.rule_model import Condition
-from tidegate.contracts.fix.model import AnyStep, Default, Fix, Map, Rename, Set
+from tidegate.contracts.fix.model import AnyStep, Cast, Date, Default, Drop, Fix, Map, Rename, Set, Trim
 from tidegate.contracts.formats.framing import PREFIX_BYTES
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.privacy.classes import BODY, Visibility
@@ -169,6 +169,10 @@ def _masked_step(step: AnyStep, hides: Callable[[str], bool]) -> AnyStep:
             case Map():
                 masked = {"value_from": HIDDEN, "to": HIDDEN}
                 changes["values"] = tuple(each.model_copy(update=masked) for each in step.values)
+            case Cast() | Rename() | Drop() | Trim() | Date():
+                pass  # they name no value
+            case _:
+                assert_never(step)
     if step.when is not None and hides(step.when.field):
         changes["when"] = _masked_condition(step.when)
     return step.model_copy(update=changes)

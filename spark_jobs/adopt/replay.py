@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from tidegate.spark_jobs.settings import JobSettings
 
 _REGISTRY_SECONDS: Final = 60.0
-_AT_A_TIME: Final = 5_000
 AGAIN: Final = "again"
 WHERE: Final = ("rule", "stage", "version", "partition", AGAIN)
 """Properties that select refused records: violated rule or keyword, stage, contract version, source partition.

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Final, assert_never
 
 from tidegate.contracts.document.model import Status
 from tidegate.contracts.document.terms import subject_of
@@ -382,6 +382,8 @@ def perform(factory: Factory, principal: Principal, stream: str, action: Action,
             factory.lifecycle().change_status(stream, _version_in(form), Status.ACTIVE, principal)
         case Action.REWIND:
             raise _wrong("action", "is done by the command that its page shows")
+        case _:
+            assert_never(action)
 
 
 def _version_in(form: Form) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from itertools import combinations, product
+from itertools import product
 from typing import Final
 
 from rensa import RMinHash, RMinHashLSH
@@ -71,20 +71,6 @@ class LabelledSentence:
     label: str
 
 
-@dataclass(frozen=True, slots=True)
-class PairQuality:
-    """The precision and recall of pairs of sentences that are grouped together, each from 0 to 1."""
-
-    precision: float
-    recall: float
-
-    @property
-    def f1(self) -> float:
-        """Return the harmonic mean of both."""
-        total = self.precision + self.recall
-        return 2 * self.precision * self.recall / total if total else 0.0
-
-
 @cache
 def labelled_sentences() -> tuple[LabelledSentence, ...]:
     """Return the labelled sentences of the package."""
@@ -95,63 +81,44 @@ def labelled_sentences() -> tuple[LabelledSentence, ...]:
 
 
 def joined_problems(facets: Iterable[Facet]) -> dict[bytes, bytes]:
-    """Return the head of each problem's group, by the problem's facet; for most problems it is the problem itself.
+    """Return the representative of each problem's group, by the problem's facet; for most it is the problem itself.
 
-    The problems of a group have the same stage, and all their sentences are alike. The head is the lowest facet of the
-    group.
+    Only problems about unreadable bytes are grouped: those of a group have the same stage, and all their sentences mean
+    the same. The representative is the lowest facet of the group.
     """
     keys = {facet.facet: ProblemKey.read(facet) for facet in facets}
-    heads = {facet: facet for facet in keys}
-    noise = sorted(facet for facet, key in keys.items() if key.is_noise)
-    sentences = [f"{keys[facet].stage}\n{keys[facet].sentence}" for facet in noise]
-    for group in groups_of(sentences):
-        members = [noise[index] for index in group]
-        heads |= dict.fromkeys(members, min(members))
-    return heads
+    representatives = {facet: facet for facet in keys}
+    unreadable = sorted(facet for facet, key in keys.items() if key.is_noise)
+    for group in groups_of([(keys[facet].stage, keys[facet].sentence) for facet in unreadable]):
+        members = [unreadable[index] for index in group]
+        representatives |= dict.fromkeys(members, min(members))
+    return representatives
 
 
-def groups_of(sentences: Sequence[str], alike: float = ALIKE) -> list[list[int]]:
-    """Return groups of sentences that mean the same, as ascending indices of the sentences.
+def groups_of(sentences: Sequence[tuple[str, str]], alike: float = ALIKE) -> list[list[int]]:
+    """Return groups of pairs (stage, sentence) of one stage whose sentences mean the same, as ascending indices.
 
-    All sentences of a group are alike (complete linkage): with single linkage, one vague sentence would join all
-    others. The text before the last line break of a sentence must be equal within a group.
+    All sentences of a group are similar to each other (complete linkage): with single linkage, one vague sentence would
+    join all others.
     """
-    vectors = [_vector(each.rpartition("\n")[2]) for each in sentences]
-    prefixes = [each.rpartition("\n")[0] for each in sentences]
-    alikes: dict[tuple[int, int], float] = {}
+    vectors = [_vector(sentence) for _, sentence in sentences]
+    similar: dict[tuple[int, int], float] = {}
     for one, other in _candidates(vectors):
         similarity = cosine(vectors[one], vectors[other])
-        if prefixes[one] == prefixes[other] and similarity >= alike:
-            alikes[one, other] = similarity
+        if sentences[one][0] == sentences[other][0] and similarity >= alike:
+            similar[one, other] = similarity
     groups = {index: [index] for index in range(len(sentences))}
     group_of = list(range(len(sentences)))
     # The order depends on the sentences only, so that a rebuilt index has the same groups.
     for one, other in sorted(
-        alikes, key=lambda pair: (-alikes[pair], sentences[pair[0]], sentences[pair[1]])
+        similar, key=lambda pair: (-similar[pair], sentences[pair[0]], sentences[pair[1]])
     ):
         low, high = sorted((group_of[one], group_of[other]))
-        if low != high and all(tuple(sorted(pair)) in alikes for pair in product(groups[low], groups[high])):
+        if low != high and all(tuple(sorted(pair)) in similar for pair in product(groups[low], groups[high])):
             for index in groups[high]:
                 group_of[index] = low
             groups[low] += groups.pop(high)
     return [sorted(group) for group in groups.values()]
-
-
-def quality(examples: Sequence[LabelledSentence], alike: float = ALIKE) -> PairQuality:
-    """Measure precision and recall of `groups_of` on all pairs of labelled sentences."""
-    group_of = {
-        index: number
-        for number, group in enumerate(groups_of([each.sentence for each in examples], alike))
-        for index in group
-    }
-    counts: Counter[tuple[bool, bool]] = Counter(
-        (group_of[one] == group_of[other], examples[one].label == examples[other].label)
-        for one, other in combinations(range(len(examples)), 2)
-    )
-    found, right = counts[True, True] + counts[True, False], counts[True, True] + counts[False, True]
-    return PairQuality(
-        counts[True, True] / found if found else 1.0, counts[True, True] / right if right else 1.0
-    )
 
 
 def cosine(one: Mapping[str, float], other: Mapping[str, float]) -> float:
