@@ -87,7 +87,11 @@ PURE: dict[str, tuple[str, ...]] = {
     f"{_STREAM}.replay": (f"{UNIT}/contracts/test_replay.py",),
     f"{_STREAM}.replayed_chunk": (f"{UNIT}/contracts/test_replay.py",),
     f"{_STREAM}.evidence": (f"{UNIT}/contracts/test_evidence.py",),
-    f"{_STREAM}.reconcile": (f"{UNIT}/contracts/test_reconcile.py",),
+    f"{_STREAM}.reconcile": (
+        f"{UNIT}/contracts/test_reconcile.py",
+        "tests/property/test_reconcile.py",
+        "tests/property/test_replays_reconciled.py",
+    ),
     "tidegate.spark_jobs.job.replay_loop": (f"{UNIT}/spark_jobs/test_replay_loop.py",),
     "tidegate.spark_jobs.job.replay_chunk": (f"{UNIT}/spark_jobs/test_replay_chunk.py",),
     "tidegate.spark_jobs.job.batch_limits": (f"{UNIT}/spark_jobs/test_batch_limits.py",),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import Any
 
 import httpx
@@ -11,6 +14,24 @@ from tests.integration.enforce.registry import Registry
 from tidegate.contracts.stream.ledger import Ledger
 from tidegate.spark_jobs.adopt.adopt import Adopter, Forgotten, Look, Skip
 from tidegate.spark_jobs.settings import JobSettings
+
+
+def run_command(line: Line, registry_url: str, verb: str, *options: str) -> tuple[int, str]:
+    """Run a command of the stream in a process of its own, without a terminal; return its exit code and output."""
+    url = line.settings.postgresql_url
+    environment = {
+        **os.environ,
+        "TIDEGATE_BOOTSTRAP_SERVERS": line.settings.bootstrap_servers,
+        "TIDEGATE_REGISTRY_URL": registry_url,
+        "TIDEGATE_WAREHOUSE": str(line.settings.warehouse),
+        "TIDEGATE_SINK": line.settings.sink,
+        **({} if url is None else {"TIDEGATE_POSTGRESQL_URL": url.get_secret_value()}),
+    }
+    command = [sys.executable, "-m", "tidegate.gateway.cli.main", verb, line.contract_id, *options]
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+    )
+    return done.returncode, done.stdout + done.stderr
 
 
 class Adopting:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 
 import httpx
 import pytest
 from psycopg import sql
 
-from tests.integration.enforce.adopting import Adopting
+from tests.integration.enforce.adopting import Adopting, run_command
 from tests.integration.enforce.checker import CLEAN, account, require_exactly_once
 from tests.integration.enforce.job import Publish
 from tests.integration.enforce.line import KNOWN, Line, Sent, row
@@ -308,24 +305,9 @@ def test_the_command_asks_and_says_what_it_did(
     line.produce(*(row(n, 999 if n == 3 else n) for n in range(6)))
     line.enforce()
     lose_ledger(line)
-    options = {
-        "TIDEGATE_BOOTSTRAP_SERVERS": line.settings.bootstrap_servers,
-        "TIDEGATE_REGISTRY_URL": adopting.url,
-        "TIDEGATE_WAREHOUSE": str(line.settings.warehouse),
-        "TIDEGATE_SINK": "kafka",
-    }
 
     def adopt(*more: str) -> tuple[int, str]:
-        command = [sys.executable, "-m", "tidegate.gateway.cli.main", "adopt", line.contract_id, *more]
-        done = subprocess.run(
-            command,
-            env={**os.environ, **options},
-            capture_output=True,
-            text=True,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
-        return done.returncode, done.stdout + done.stderr
+        return run_command(line, adopting.url, "adopt", *more)
 
     code, told = adopt()
     assert code == 2, told

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +11,7 @@ from confluent_kafka import Producer
 from psycopg import sql
 from psycopg.rows import dict_row
 
+from tests.integration.enforce.adopting import run_command
 from tests.integration.enforce.checker import require_exactly_once
 from tests.integration.enforce.job import Publish
 from tests.integration.enforce.line import KNOWN, Line, row
@@ -462,27 +460,9 @@ def test_the_command_asks_and_says_what_it_did(
     publish(line.document())
     line.produce(row(0))
     line.enforce()
-    url = line.settings.postgresql_url
-    assert url is not None
-    options = {
-        "TIDEGATE_BOOTSTRAP_SERVERS": line.settings.bootstrap_servers,
-        "TIDEGATE_REGISTRY_URL": archiving.url,
-        "TIDEGATE_WAREHOUSE": str(line.settings.warehouse),
-        "TIDEGATE_SINK": "postgresql",
-        "TIDEGATE_POSTGRESQL_URL": url.get_secret_value(),
-    }
 
     def archive(*more: str) -> tuple[int, str]:
-        command = [sys.executable, "-m", "tidegate.gateway.cli.main", "archive", line.contract_id, *more]
-        done = subprocess.run(
-            command,
-            env={**os.environ, **options},
-            capture_output=True,
-            text=True,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
-        return done.returncode, done.stdout + done.stderr
+        return run_command(line, archiving.url, "archive", *more)
 
     code, told = archive()
     assert code == 2, told

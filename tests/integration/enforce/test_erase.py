@@ -10,6 +10,7 @@ import httpx
 import pytest
 from pyarrow.parquet import read_table
 
+from tests.integration.enforce.adopting import run_command
 from tests.integration.enforce.job import Publish
 from tests.integration.enforce.line import Line, Sent, row
 from tests.integration.enforce.registry import Registry
@@ -20,6 +21,7 @@ from tidegate.contracts.errors import ConflictError
 from tidegate.contracts.stream.evidence import SOURCE_HEADER
 from tidegate.contracts.stream.ledger import BatchTotals, Ledger
 from tidegate.contracts.stream.output_topics import quarantine_topic
+from tidegate.gateway.exits import ExitCode
 from tidegate.spark_jobs.adopt.erase import EraseLook, Eraser, EraseStep, Subject
 from tidegate.spark_jobs.kafka.topics import Topics
 
@@ -114,6 +116,38 @@ def test_a_person_is_erased_and_the_stream_continues(
         >= {"kind": "erasure", "deleted": 2, "erased": 3}.items()
     )
     assert PERSON not in told
+
+
+@pytest.mark.full
+def test_the_command_previews_asks_and_says_what_it_did_without_the_value(
+    published_line: Callable[..., Line], erasing: Erasing, tmp_path: Path
+) -> None:
+    line = published_line("postgresql")
+    with_a_person(line)
+    before = line.ledger()
+    person = tmp_path / "person.txt"
+    outputs: list[str] = []
+
+    def erase(value: str, *options: str) -> tuple[int, str]:
+        person.write_text(f"{value}\n")
+        named = ("--subject", "id", "--value-file", str(person), *options)
+        code, told = run_command(line, erasing.url, "erase", *named)
+        outputs.append(told)
+        return code, told
+
+    preview = "erased: 2 rows and 3 refused records", "1 of the refused ones cannot be decoded"
+    for options, expected in [(("--dry-run",), 0), ((), ExitCode.USAGE)]:
+        code, told = erase(PERSON, *options)
+        assert code == expected, told
+        assert all(each in told for each in preview), told
+    assert line.ledger() == before
+    code, told = erase("nobody", "--yes")
+    assert (code, line.ledger()) == (0, before), told
+    code, told = erase(PERSON, "--yes")
+    assert code == 0, told
+    assert "the records are erased" in told
+    require_erased(line, rows=8, quarantined=4)
+    assert not [told for told in outputs if PERSON in told]
 
 
 @pytest.mark.full

@@ -13,6 +13,7 @@ import httpx
 import pytest
 from psycopg import sql
 
+from tests.integration.enforce.adopting import run_command
 from tests.integration.enforce.job import Publish
 from tests.integration.enforce.line import KNOWN, Line, Sent, row
 from tests.integration.enforce.registry import Registry
@@ -22,6 +23,7 @@ from tests.marks import full
 from tidegate.contracts.errors import ConflictError, Fenced, NotFoundError, StreamStopped
 from tidegate.contracts.stream.evidence import GENERATION_HEADER, SOURCE_HEADER
 from tidegate.contracts.stream.ledger import BatchTotals, Ledger, Position
+from tidegate.gateway.exits import ExitCode
 from tidegate.spark_jobs.adopt.adopt import Adopter
 from tidegate.spark_jobs.adopt.rewind import Rewinder, RewindLook, RewindStep, RewindTo
 from tidegate.spark_jobs.kafka.topics import Topics
@@ -123,6 +125,36 @@ def require_mended(line: Line, records: int, point: int = 4, generation: int = 1
     answer = line.reconcile()
     assert answer.holds, answer
     assert sum(each.end - each.begin for some in ledger.segments.values() for each in some) == records
+
+
+@pytest.mark.full
+def test_the_command_previews_asks_and_says_what_it_did(
+    published_line: Callable[..., Line], rewinding: Rewinding
+) -> None:
+    line = published_line("postgresql")
+    with_a_bad_contract(line)
+    before = line.ledger()
+    mended(line)
+
+    def rewind(*options: str) -> tuple[int, str]:
+        return run_command(line, rewinding.url, "rewind", *options)
+
+    assert rewind("--to", "yesterday")[0] == ExitCode.USAGE
+    preview = "partition 0: from 10 back to 4 (6 offsets)", "deleted: 9 rows; judged again: 5 refusals"
+    code, told = rewind("--to", "0:4,1:4", "--dry-run")
+    assert code == 0, told
+    assert all(each in told for each in preview), told
+    code, told = rewind("--to", "0:4,1:4")
+    assert code == ExitCode.USAGE, told
+    assert "there is no terminal to ask on" in told
+    assert all(each in told for each in preview), told
+    assert (line.ledger(), rewinding.kept(line)) == (before, [])
+    code, told = rewind("--to", "0:4,1:4", "--yes")
+    assert code == 0, told
+    assert "is rewound as generation 1" in told
+    assert "it goes on at 0: 4, 1: 4" in told
+    line.enforce()
+    require_mended(line, 28)
 
 
 @pytest.mark.parametrize("sink", SINKS)
