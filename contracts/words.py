@@ -161,3 +161,8 @@ def plain_sentence(violation: Violation) -> str:
             return message
         message = f"{subject} {message}"
     return message
+
+
+def split_words(value: object) -> object:
+    """Return the words of a text, which commas or blanks separate; other values as they are."""
+    return tuple(value.replace(",", " ").split()) if isinstance(value, str) else value

@@ -8,17 +8,15 @@ from limits import parse_many
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode
 
+from tidegate.contracts.words import split_words
+
 Algorithm = Literal[
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519"
 ]  # only asymmetric ones: the published keys can verify, but not sign
 
 
-def _words(value: object) -> object:
-    return tuple(value.replace(",", " ").split()) if isinstance(value, str) else value
-
-
 def _lower_words(value: object) -> object:
-    return _words(value.lower()) if isinstance(value, str) else value
+    return split_words(value.lower()) if isinstance(value, str) else value
 
 
 Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_lower_words)]
@@ -26,7 +24,7 @@ NO_LIMIT = "off"
 DEFAULT_RATE_LIMIT = "500/second;15000/minute"
 
 
-Algorithms = Annotated[tuple[Algorithm, ...], NoDecode, BeforeValidator(_words), Field(min_length=1)]
+Algorithms = Annotated[tuple[Algorithm, ...], NoDecode, BeforeValidator(split_words), Field(min_length=1)]
 
 
 class AccessSettings(BaseSettings):

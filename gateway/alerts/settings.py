@@ -8,12 +8,9 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode
 
+from tidegate.contracts.words import split_words
 
-def _words(value: object) -> object:
-    return tuple(value.replace(",", " ").split()) if isinstance(value, str) else value
-
-
-Addresses = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)]
+Addresses = Annotated[tuple[str, ...], NoDecode, BeforeValidator(split_words)]
 
 
 class AlertSettings(BaseSettings):

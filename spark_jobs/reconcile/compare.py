@@ -26,6 +26,7 @@ from tidegate.contracts.stream.reconcile import (
     RECORDS,
     Reconciliation,
     Retained,
+    Upserts,
     Written,
     find_replaced,
     positions_of_records,
@@ -39,7 +40,7 @@ from tidegate.spark_jobs.kafka.replayed import read_closed, read_replayed
 from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.settings import SinkSettings
 from tidegate.spark_jobs.sinks.kind import kind_of
-from tidegate.spark_jobs.sinks.outputs import FindPlan, Outputs, refusals
+from tidegate.spark_jobs.sinks.outputs import FindPlan, Keys, Outputs, refusals
 from tidegate.spark_jobs.sinks.quarantine_table import SUFFIX
 from tidegate.spark_jobs.sinks.record_keys import RecordKeys
 
@@ -119,13 +120,10 @@ def _reconcile(settings: SinkSettings, outputs: Outputs, kept: Outputs | None) -
     dropped = read_dropped(kafka, ledger)
     upserts = None
     if keys is not None and records is not None:
-        # The source has replayed records as they were refused, without the fix: their keys come from their marks.
         rowless = replayed - written.seen
         marked = read_marks(kafka, ledger).records(rowless) if rowless else RECORDS.empty_table()
-        found = pa.concat_tables([records.table(quarantined.seen | dropped | rowless), marked])
-        upserts = find_replaced(found, keys.rows(found) if found.num_rows else ())
-        unknown = rowless - positions_of_records(marked)
-        upserts = replace(upserts, unclear=upserts.unclear | unknown)
+        refused = quarantined.seen | dropped
+        upserts = _upserts(keys, records.table(refused | rowless), marked, rowless)
     found = reconcile(
         ledger, source, Written(written, outputs.later, upserts, dropped), quarantined, retained
     )
@@ -134,3 +132,14 @@ def _reconcile(settings: SinkSettings, outputs: Outputs, kept: Outputs | None) -
     if kept is None:
         return found
     return replace(found, not_kept=to_keep - kept.written.seen, kept_twice=kept.written.again)
+
+
+def _upserts(keys: Keys, records: pa.Table, marked: pa.Table, rowless: Positions) -> Upserts:
+    """Return which records without a row were replaced by a newer one of their key.
+
+    `rowless` are replayed records without a row. The source has them as they were refused, without the fix: their keys
+    come from their marks, the records `marked`.
+    """
+    found = pa.concat_tables([records, marked])
+    upserts = find_replaced(found, keys.rows(found) if found.num_rows else ())
+    return replace(upserts, unclear=upserts.unclear | (rowless - positions_of_records(marked)))
