@@ -52,7 +52,6 @@ class Contracts:
             self._runtime.await_job()
             self._is_ready = True
             self._show_send(found)
-        self._show_failures()
 
     def _show_send(self, streams: Mapping[str, str]) -> None:
         """Show a command that sends records to a stream."""
@@ -64,7 +63,7 @@ class Contracts:
             "send", f"tidegate send {stream} FILE --bootstrap-servers {servers}{login} --registry {registry}"
         )
 
-    def _show_failures(self) -> None:
+    def show_failures(self) -> None:
         """Show new log lines about failed streams; the job continues without them."""
         log = self._runtime.logs / "job.log"
         if not self.has_job or not log.exists():
@@ -128,6 +127,8 @@ def watch(runtime: Runtime, contracts: Contracts | None = None) -> None:
     while True:
         for _ in range(_CHECKS_PER_LIST):
             runtime.check()
+            if contracts is not None:
+                contracts.show_failures()  # also while the registry does not answer
             time.sleep(_LOOK_SECONDS)
         if contracts is None:
             continue
