@@ -1,6 +1,7 @@
 """Run every benchmark, each in a process of its own, and write benchmarks/latest.json.
 
-`python -m benchmarks.run [--smoke]`: --smoke runs them on little data, to show that they still work.
+`python -m benchmarks.run [--smoke]`: --smoke runs them on little data, to show that they still work. With `--only`, the
+figures of the other benchmarks stay in the file.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ def main() -> int:
     parser.add_argument("--only", choices=QUESTIONS, action="append", help="one of them, may be repeated")
     arguments = parser.parse_args()
     figures: list[Figure] = []
+    kept = read_figures(arguments.out) if arguments.only and arguments.out.is_file() else []
     with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
         for question in arguments.only or QUESTIONS:
             print(f"== {question}", flush=True)
@@ -50,7 +52,8 @@ def main() -> int:
             command = [sys.executable, "-m", f"benchmarks.{question}", "--out", str(out)]
             subprocess.run(command + ["--smoke"] * arguments.smoke, check=True)
             figures += read_figures(out)
-    report_figures(figures, arguments.out)
+    new = {figure.name for figure in figures}
+    report_figures([figure for figure in kept if figure.name not in new] + figures, arguments.out)
     return 0
 
 

@@ -184,10 +184,12 @@ def measure(spark: SparkSession, snapshots: int, commits: int, kept: int = KEPT)
     _commit(growing, commits - 2 * tenth)
     last, last_processor = _commit(growing, tenth)
     upkeep.close()
-    size = growing.table.maintain()
-    assert size is not None
+    left = growing.table.maintain()
+    assert left is not None
     growing.assert_complete(commits + 3)
-    return Growth(relief, first, last, first_processor, last_processor, inflated, growing.heap_bytes(), size)
+    return Growth(
+        relief, first, last, first_processor, last_processor, inflated, growing.heap_bytes(), left.size
+    )
 
 
 def _commit(growing: GrowingTable, count: int) -> tuple[float, float]:

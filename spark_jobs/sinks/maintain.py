@@ -64,6 +64,7 @@ def maintained_text(found: Maintained) -> str:
     done = found.done
     lines = [
         f"{found.table}: maintained in {done.seconds:.1f} s",
+        f"  snapshots expired: {done.snapshots_expired:,}",
         f"  files compacted: {done.files_compacted:,} ({done.bytes_compacted:,} bytes)",
         f"  manifests merged: {done.manifests_rewritten:,}",
         f"  orphans removed: {done.orphans_removed:,} ({done.orphan_bytes:,} bytes)",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tidegate.contracts.stream.report import TableSize
     from tidegate.spark_jobs.settings import JobSettings
 
 _STEPS: Final = (64, 8, 1)
@@ -66,6 +67,13 @@ class Level(NamedTuple):
     target: int
     full: int
     most_files: int
+
+
+class Expired(NamedTuple):
+    """The size of a table after a round of expiry, and the number of snapshots that the round removed."""
+
+    size: TableSize
+    snapshots: int = 0
 
 
 class Compacted(NamedTuple):

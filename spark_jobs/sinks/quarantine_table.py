@@ -21,10 +21,9 @@ from tidegate.contracts.stream.evidence import Provenance, headers_of, read_prov
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
 from tidegate.contracts.stream.ledger import Ledger, Vector, span
 from tidegate.contracts.stream.positions import Positions
-from tidegate.contracts.stream.report import TableSize
 from tidegate.spark_jobs.kafka.outputs import read_committed
 from tidegate.spark_jobs.kafka.topics import Topics
-from tidegate.spark_jobs.sinks.maintenance import Compacted, Orphans
+from tidegate.spark_jobs.sinks.maintenance import Compacted, Expired, Orphans
 from tidegate.spark_jobs.sinks.quarantine_rows import Outdated, QuarantineRows, RefusedRows
 from tidegate.spark_jobs.sinks.recovery_scan import require_own
 from tidegate.spark_jobs.sinks.store import STAGE_ATTEMPTS, LedgerStore, Taken, move_ledger
@@ -100,7 +99,7 @@ class QuarantineTable:
             self._ledger = ledger
             self._read_on()
 
-    def maintain(self, *, beyond: int = 0) -> TableSize | None:
+    def maintain(self, *, beyond: int = 0) -> Expired | None:
         """Delete the rows that no longer count, and expire old state. Raises Unavailable."""
         with self._lock, self._explained():
             if self._own is not None:

@@ -13,8 +13,7 @@ from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.stream.ledger import Ledger, Vector
 from tidegate.contracts.stream.positions import Positions, Sightings
-from tidegate.contracts.stream.report import TableSize
-from tidegate.spark_jobs.sinks.maintenance import Compacted, Orphans
+from tidegate.spark_jobs.sinks.maintenance import Compacted, Expired, Orphans
 from tidegate.spark_jobs.sinks.quarantine_rows import Outdated
 from tidegate.spark_jobs.worker.part_writer import RowTarget
 
@@ -138,8 +137,8 @@ class LedgerStore(Protocol):
         """
         ...
 
-    def maintain(self, *, beyond: int = 0) -> TableSize | None:
-        """Expire old state of the stream in a table with more than `beyond` snapshots; return the table's size.
+    def maintain(self, *, beyond: int = 0) -> Expired | None:
+        """Expire old state of the stream in a table with more than `beyond` snapshots; return what is left.
 
         Return None if the store has no such figures, or no table yet. Raises Unavailable.
         """

@@ -11,7 +11,7 @@ import structlog
 
 from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.stream.report import TableMaintenance, TableSize
-from tidegate.spark_jobs.sinks.maintenance import Compacted, Orphans
+from tidegate.spark_jobs.sinks.maintenance import Compacted, Expired, Orphans
 from tidegate.spark_jobs.sinks.store import MANY_SNAPSHOTS
 
 log = structlog.get_logger()
@@ -28,7 +28,7 @@ class MaintainedTable(Protocol):
 
     name: str
 
-    def maintain(self, *, beyond: int = 0) -> TableSize | None:
+    def maintain(self, *, beyond: int = 0) -> Expired | None:
         """Expire old state of a table with more than `beyond` snapshots. Raises Unavailable."""
         ...
 
@@ -96,8 +96,9 @@ class Upkeep:
             self._ended.wait(self._seconds)
 
     def _expire(self, beyond: int = 0) -> dict[str, float]:
-        self.size = self._store.maintain(beyond=beyond)
-        return {}
+        found = self._store.maintain(beyond=beyond)
+        self.size = found.size if found is not None else None
+        return {"snapshots_expired": found.snapshots} if found is not None else {}
 
     def _compact(self) -> dict[str, float]:
         found = self._exclusively(self._store.compact)

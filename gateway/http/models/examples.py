@@ -111,6 +111,7 @@ REPORT: dict[str, Any] = {
     "timings_ms": {"judge": 210, "quarantine": 35, "stage": 300, "publish": 25},
     "table": {"snapshots": 512, "metadata_bytes": 486_211, "data_files": 94},
     "maintenance": {
+        "snapshots_expired": 720,
         "files_compacted": 4_120,
         "bytes_compacted": 88_410_032,
         "manifests_rewritten": 0,

@@ -26,6 +26,7 @@ from tidegate.spark_jobs.sinks.iceberg.history import (
     published_snapshot,
 )
 from tidegate.spark_jobs.sinks.java import JAVA_ERRORS, first_line, strings_of
+from tidegate.spark_jobs.sinks.maintenance import Expired
 from tidegate.spark_jobs.sinks.store import MANY_SNAPSHOTS
 
 if TYPE_CHECKING:
@@ -99,13 +100,15 @@ class SnapshotExpiry:
         self._name = name
         self._retention = retention
 
-    def run(self, table: Any, beyond: int = 0) -> TableSize:
-        """Expire snapshots if the table has more than `beyond`; return its size. Raises Unavailable."""
+    def run(self, table: Any, beyond: int = 0) -> Expired:
+        """Expire snapshots if the table has more than `beyond`; return what is left. Raises Unavailable."""
+        expired: list[int] = []
         try:
             metadata = table.operations().refresh()
             if metadata.snapshots().size() > beyond and self._may_expire(metadata):
                 with _ONE_AT_A_TIME:
-                    self._expire(table, self._expired(table, metadata))
+                    expired = self._expired(table, metadata)
+                    self._expire(table, expired)
                 metadata = table.operations().refresh()
             size = _size(table, metadata)
         except (*JAVA_ERRORS, OSError) as error:
@@ -113,7 +116,7 @@ class SnapshotExpiry:
                 f"{self._name}: its snapshots could not be expired: {first_line(error)}"
             ) from error
         self._warn(size)
-        return size
+        return Expired(size, len(expired))
 
     def _may_expire(self, metadata: Any) -> bool:
         """Return whether snapshots are due and may be expired; a rolled-back table may need them for repair."""

@@ -21,7 +21,6 @@ from tidegate.contracts.errors import ConflictError, Fenced, StreamStopped, Unav
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.stream.ledger import Ledger, Vector
 from tidegate.contracts.stream.positions import Sightings
-from tidegate.contracts.stream.report import TableSize
 from tidegate.spark_jobs.session import CATALOG
 from tidegate.spark_jobs.settings import MergeMode
 from tidegate.spark_jobs.sinks.attempt_files import attempt_prefix
@@ -42,7 +41,7 @@ from tidegate.spark_jobs.sinks.iceberg.history import (
 from tidegate.spark_jobs.sinks.iceberg.orphans import remove_orphans
 from tidegate.spark_jobs.sinks.iceberg.retraction import Retraction
 from tidegate.spark_jobs.sinks.java import JAVA_ERRORS, first_line, java_class, java_of, strings_of
-from tidegate.spark_jobs.sinks.maintenance import DEFAULT_RULES, Compacted, MaintenanceRules, Orphans
+from tidegate.spark_jobs.sinks.maintenance import DEFAULT_RULES, Compacted, Expired, MaintenanceRules, Orphans
 from tidegate.spark_jobs.sinks.merging import (
     PRIMARY_KEY_PROPERTY,
     Merging,
@@ -394,8 +393,8 @@ class IcebergTable:
             )
         return end
 
-    def maintain(self, *, beyond: int = 0) -> TableSize | None:
-        """Expire old snapshots of the stream if the table has more than `beyond` snapshots; return its size.
+    def maintain(self, *, beyond: int = 0) -> Expired | None:
+        """Expire old snapshots of the stream if the table has more than `beyond` snapshots; return what is left.
 
         First renews the proof that `main` contains the published snapshot. Returns None if there is no table yet.
         Raises Unavailable.

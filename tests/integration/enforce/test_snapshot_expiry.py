@@ -51,11 +51,11 @@ def test_what_others_need_stays(line: Line) -> None:
     table = table_of(line)
     table.stage([])
     *_, claim, batch, staged = snapshots(line)
-    size = table.maintain()
-    assert size is not None
+    before, found = snapshots(line), table.maintain()
+    assert found is not None
     # The parent of a tag's snapshot stays too; the first snapshot has none.
     assert set(snapshots(line)) == {tagged, branched, foreign, on_branch, claim, batch, staged}
-    assert size.snapshots == 7
+    assert (found.size.snapshots, found.snapshots) == (7, len(before) - 7)
     line.enforce()
     assert sorted(each["id"] for each in line.spark.table(name).select("id").collect()) == [
         "by hand", "r0", "r1", "r2", "r3", "r5",

@@ -68,6 +68,7 @@ def told(factory: Factory, make_report: MakeReport) -> None:
             lag_records=7,
             table=TableSize(snapshots=510, metadata_bytes=700_000, data_files=90),
             maintenance=TableMaintenance(
+                snapshots_expired=70,
                 files_compacted=400,
                 bytes_compacted=8_000_000,
                 manifests_rewritten=12,
@@ -109,6 +110,7 @@ def test_the_metrics_are_those_of_the_reports(
         ("tidegate_table_snapshots", STREAM): 510,
         ("tidegate_table_metadata_bytes", STREAM): 700_000,
         ("tidegate_table_data_files", STREAM): 90,
+        ("tidegate_table_expired_snapshots_total", STREAM): 70,
         ("tidegate_table_compacted_files_total", STREAM): 400,
         ("tidegate_table_compacted_bytes_total", STREAM): 8_000_000,
         ("tidegate_table_rewritten_manifests_total", STREAM): 12,

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.stream.report import TableSize
 from tidegate.spark_jobs.sinks.attempt_files import attempt_epoch, attempt_prefix
-from tidegate.spark_jobs.sinks.maintenance import Compacted, MaintenanceRules, Orphans
+from tidegate.spark_jobs.sinks.maintenance import Compacted, Expired, MaintenanceRules, Orphans
 from tidegate.spark_jobs.sinks.upkeep import _ONE_AT_A_TIME, Upkeep
 
 TABLE = "3f2a9c01-1111-2222-3333-444455556666"
@@ -25,9 +25,9 @@ class Store:
         self.failures = list(failures)
         self.asked: list[str] = []
 
-    def maintain(self, *, beyond: int = 0) -> TableSize:
+    def maintain(self, *, beyond: int = 0) -> Expired:
         self.asked.append(f"expire {beyond}")
-        return TableSize(snapshots=7)
+        return Expired(TableSize(snapshots=7), 4)
 
     def compact(self) -> Compacted:
         self.asked.append("compact")
@@ -53,6 +53,7 @@ def test_rounds_are_added_up_and_orphans_looked_for_once_in_their_time() -> None
     assert store.asked == ["expire 0", "compact", "orphans", "expire 0", "compact"]
     assert (done.files_compacted, done.bytes_compacted, done.manifests_rewritten) == (20, 2000, 4)
     assert (done.orphans_removed, done.orphan_bytes, done.failures) == (3, 30, 0)
+    assert done.snapshots_expired == 8
     assert (done.replaced_removed, done.replaced_bytes) == (5, 500)
     assert upkeep.size == TableSize(snapshots=7)
     often = upkeep_of(store, orphan_seconds=0.0)
