@@ -223,6 +223,11 @@ class Original:
     judged_at: int | None
     is_omitted: bool
 
+    @property
+    def was_sent_back(self) -> bool:
+        """Whether the record was sent to its source topic from quarantine; such a record is never sent again."""
+        return any(name == SENT_BACK_HEADER for name, _ in self.headers)
+
 
 def read_original(headers: Headers) -> Original:
     """Split the headers of a quarantined record into its own and ours, which begin at the last `tidegate.source`."""

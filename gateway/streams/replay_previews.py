@@ -18,7 +18,7 @@ from tidegate.contracts.fix.model import Fix
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.stream.evidence import read_original
 from tidegate.contracts.stream.positions import Positions
-from tidegate.contracts.stream.replay import ReplayOrder, Untouched, digest_of_refusals, runs_of
+from tidegate.contracts.stream.replay import ReplayAction, ReplayOrder, Untouched, digest_of_refusals, runs_of
 from tidegate.contracts.stream.replay_preview import RefusedRecord, ReplayPreview, fix_for
 from tidegate.gateway.access.principal import Principal, Role, require
 from tidegate.gateway.registry.subject_scope import ENFORCED, topic_of_contract
@@ -108,7 +108,7 @@ class ReplayPreviews:
         with self._database.reading() as stores:
             origin = Origin(stream, topic_of_contract(stores, stream))
             require(self._by, Role.APPROVER, subject_of(origin.topic))
-            found = _open_positions(stores, stream, problem)
+            found = open_positions(stores, stream, problem)
         if before is not None:
             found = found.within({}, before)
         if not found:
@@ -119,11 +119,18 @@ class ReplayPreviews:
         return ProblemSelection(origin.quarantine_topic, topic_id, found)
 
     def preview(
-        self, stream: str, selection: ProblemSelection, fix: Fix | None, *, accept_batches: bool = False
+        self,
+        stream: str,
+        selection: ProblemSelection,
+        fix: Fix | None,
+        *,
+        action: ReplayAction = ReplayAction.REPLAY,
+        accept_batches: bool = False,
     ) -> ProblemPreview:
         """Fix and judge the first records of a selection by the enforced contract; no record is changed.
 
-        `accept_batches` means that records whose whole batch was refused are judged too.
+        `accept_batches` means that records whose whole batch was refused are judged too. Records that were sent to the
+        source topic before are left by `ReplayAction.TO_SOURCE`.
         The audit log records who tried which fix, because the number of passing records may disclose hidden values.
         Raises ConflictError for a fix that cannot apply to the contract's records, and if no version is enforced.
         """
@@ -150,7 +157,7 @@ class ReplayPreviews:
         for begin in range(0, len(first), _AT_A_TIME):
             places = first[begin : begin + _AT_A_TIME]
             records = self._reader.records(origin, places)
-            judgeable = _judgeable(records, found.preview, accept_batches=accept_batches)
+            judgeable = _judgeable(records, found.preview, action, accept_batches=accept_batches)
             found.preview.add(judgeable, plan, compiled)
             found.preview.untouched[Untouched.MISSING] += len(places) - len(records)
             found.looked += len(places)
@@ -162,18 +169,23 @@ class ReplayPreviews:
 
 
 def _judgeable(
-    records: list[QuarantinedRecord], preview: ReplayPreview, *, accept_batches: bool
+    records: list[QuarantinedRecord], preview: ReplayPreview, action: ReplayAction, *, accept_batches: bool
 ) -> Iterator[RefusedRecord]:
     for each in records:
         original = read_original(each.headers)
-        if original.is_omitted or (each.evidence.refusal is not None and not accept_batches):
-            preview.untouched[Untouched.OMITTED if original.is_omitted else Untouched.BATCH] += 1
-            continue
-        kafka_ms = 0 if each.timestamp is None else int(each.timestamp.timestamp() * 1000)
-        yield RefusedRecord.of(each.key, each.value, original, kafka_ms)
+        if original.is_omitted:
+            preview.untouched[Untouched.OMITTED] += 1
+        elif each.evidence.refusal is not None and not accept_batches:
+            preview.untouched[Untouched.BATCH] += 1
+        elif action is ReplayAction.TO_SOURCE and original.was_sent_back:
+            preview.untouched[Untouched.SENT_BACK] += 1
+        else:
+            kafka_ms = 0 if each.timestamp is None else int(each.timestamp.timestamp() * 1000)
+            yield RefusedRecord.of(each.key, each.value, original, kafka_ms)
 
 
-def _open_positions(stores: Stores, stream: str, problem: str) -> Positions:
+def open_positions(stores: Stores, stream: str, problem: str) -> Positions:
+    """Return the positions of a problem's records that no replay or discard has closed."""
     index = StreamIndex(stores, stream, joined_problems)
     found = _positions(index.offsets(QuarantineFilter(problem=problem)))
     for closed in closed_offsets(stores, stream).values():

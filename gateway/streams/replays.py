@@ -38,6 +38,7 @@ from tidegate.gateway.streams.quarantine_index.closures import add_closures, kee
 from tidegate.gateway.streams.quarantine_index.facets import problem_id
 from tidegate.gateway.streams.quarantine_index.filters import StreamIndex
 from tidegate.gateway.streams.quarantine_index.similarity import joined_problems
+from tidegate.gateway.streams.replay_previews import open_positions
 
 K = TypeVar("K")
 
@@ -137,6 +138,15 @@ class StreamReplays(Service):
     ) -> tuple[StreamReplay, ...]:
         """Return the stored replays with records of some problems (ids), newest first. Raises NotFoundError."""
         return tuple(each for each in self.all(stream, by) if not {*problems}.isdisjoint(each.problems))
+
+    def open_records(self, stream: str, problem: str) -> tuple[str, Positions]:
+        """Return the quarantine topic, and the positions of a problem's records that are not closed.
+
+        Raises NotFoundError for a stream without a contract.
+        """
+        with self._database.reading() as stores:
+            topic = quarantine_topic(topic_of_contract(stores, stream))
+            return topic, open_positions(stores, stream, problem)
 
     def all(self, stream: str, by: Principal = ANONYMOUS) -> tuple[StreamReplay, ...]:
         """Return the stored replays, newest first. Raises NotFoundError for a stream without a contract."""

@@ -13,7 +13,6 @@ from tidegate.contracts.stream.closure import Closure
 from tidegate.contracts.stream.counts import LONGEST_CODE, RuleKey
 from tidegate.contracts.stream.decide import rule_keys
 from tidegate.contracts.stream.evidence import (
-    SENT_BACK_HEADER,
     Evidence,
     Original,
     headers_of,
@@ -227,14 +226,9 @@ def _why(
         accepts_batches=terms.accept_batches or is_discard,
         deletes_known_since=since if terms.writes_rows else {},
     )
-    if why is None and terms.action is ReplayAction.TO_SOURCE and was_sent_back(original):
+    if why is None and terms.action is ReplayAction.TO_SOURCE and original.was_sent_back:
         return Untouched.SENT_BACK
     return why
-
-
-def was_sent_back(original: Original) -> bool:
-    """Return whether a record was sent to its source topic from quarantine; such a record is never sent again."""
-    return any(name == SENT_BACK_HEADER for name, _ in original.headers)
 
 
 def _place(message: Message) -> Position:

@@ -36,6 +36,7 @@ def test_a_little_chaos_loses_and_doubles_nothing() -> None:
         ("kafka", "shorten_retention"),
         ("iceberg", "roll_back"),
         ("delta", "roll_back"),
+        ("postgresql", "replay"),
         ("iceberg", "send_back"),
         ("postgresql", "discard"),
         pytest.param(

@@ -17,7 +17,7 @@ from tidegate.gateway.http.desk.chart import Chart, Series, stacked
 from tidegate.gateway.http.desk.desk_route import Form
 from tidegate.gateway.http.desk.problems_views import ProblemsFilter
 from tidegate.gateway.http.desk.quarantine_views import RecordLine, record_lines
-from tidegate.gateway.http.desk.replay_views import ReplayRow, replay_rows
+from tidegate.gateway.http.desk.replay_views import ReplayRow, ShownRecords, replay_rows, shown_records
 from tidegate.gateway.http.models.quarantine import StateRequest
 from tidegate.gateway.http.problems import InvalidBody
 from tidegate.gateway.storage.problems import ProblemComment
@@ -61,6 +61,7 @@ class ProblemView:
     """A problem with its origins, some of its records and its history.
 
     `away` says why no records can be shown; None if they can. `closures` are pairs of closure and number of records.
+    `open_records` are those that can be discarded; None if there are none, or the person may not discard them.
     """
 
     problem: Problem
@@ -76,6 +77,7 @@ class ProblemView:
     may_approve: bool
     replays: tuple[ReplayRow, ...]
     closures: tuple[tuple[str, int], ...]
+    open_records: ShownRecords | None
 
 
 def problem_view(
@@ -90,6 +92,7 @@ def problem_view(
     starts = slices.starts
     versions = factory.registry().versions(stream)
     subject = subject_of(versions[0].topic)
+    may_approve = principal.may(Role.APPROVER, subject)
     examples, away = _examples(factory, principal, stream, only, found.key.code)
     return ProblemView(
         found,
@@ -102,9 +105,10 @@ def problem_view(
         tuple(each.version for each in versions),
         records_address(stream, problem=found.id),
         may_work=principal.may(Role.PRODUCER, subject),
-        may_approve=principal.may(Role.APPROVER, subject),
+        may_approve=may_approve,
         replays=replay_rows(factory, principal, found, subject),
         closures=tuple((closure.value, count) for closure, count in found.closures.items()),
+        open_records=shown_records(factory, stream, found.id) if may_approve else None,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 from uuid import UUID
 
 from tidegate.contracts.document.terms import subject_of
@@ -13,7 +13,14 @@ from tidegate.contracts.errors import ConflictError, ContractError
 from tidegate.contracts.errors import Problem as Mistake
 from tidegate.contracts.fix.load import parse_fix
 from tidegate.contracts.fix.model import Fix
-from tidegate.contracts.stream.replay import LONGEST_REASON, ReplayAction, StreamReplay, Untouched
+from tidegate.contracts.stream.positions import Positions
+from tidegate.contracts.stream.replay import (
+    LONGEST_REASON,
+    ReplayAction,
+    StreamReplay,
+    Untouched,
+    digest_of_refusals,
+)
 from tidegate.gateway.access.principal import ANONYMOUS, Principal, Role
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.http.desk.desk_route import Form
@@ -28,20 +35,35 @@ _PLACE: Final = re.compile(r"[0-9]{1,9}:[0-9]{1,19}")
 
 
 @dataclass(frozen=True, slots=True)
+class ShownRecords:
+    """The open records of a problem that a page is about, and their number.
+
+    The form returns `before` and `digest` with the request, so that exactly these records are replayed or discarded.
+    """
+
+    before: str
+    digest: str
+    records: int
+
+    @classmethod
+    def of(cls, topic: str, positions: Positions) -> Self:
+        """Describe positions in a quarantine topic."""
+        before = ",".join(f"{p}:{bitmap.max() + 1}" for p, bitmap in positions.bitmaps().items())
+        return cls(before, digest_of_refusals(topic, positions), len(positions))
+
+
+@dataclass(frozen=True, slots=True)
 class PreviewView:
     """The preview of a replay. `sentences` have the counts; `reasons` are (code, stage, records) of failures.
 
-    `passing` is the number of records that would pass, `records` that of all selected records. `before` and `digest`
-    identify the selection: the form returns them with the request, so that exactly these records are replayed.
+    `passing` is the number of records that would pass, `shown` describes all selected records.
     """
 
     sentences: tuple[str, ...]
     reasons: tuple[tuple[str, str, int], ...]
     open_questions: tuple[str, ...]
     passing: int
-    before: str
-    digest: str
-    records: int
+    shown: ShownRecords
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +117,10 @@ def replay_view(
         else:
             previews = factory.replay_previews(principal)
             selection = previews.select(stream, found.id)
-            preview = _preview(previews.preview(stream, selection, fix, accept_batches=accept_batches))
+            found_by_it = previews.preview(
+                stream, selection, fix, action=action, accept_batches=accept_batches
+            )
+            preview = _preview(found_by_it)
             needs_approval = principal is not ANONYMOUS and factory.replays().needs_approval(
                 stream, selection.order(fix, action=action)
             )
@@ -134,21 +159,23 @@ def ask_for_replay(
 def ask_to_discard(
     factory: Factory, principal: Principal, stream: str, problem: str, form: Form
 ) -> StreamReplay:
-    """Request that the open records of the problem are discarded.
+    """Request that the records that the page showed are discarded.
 
-    Raises ConflictError if their number is not the one in the form, InvalidBody, and the errors of the services.
+    Raises ConflictError if some of them are closed by now, InvalidBody, and the errors of the services.
     """
     reason = form.text("reason")
     if reason is None or len(reason) > LONGEST_REASON:
         raise _wrong("reason", f"has 1 to {LONGEST_REASON} characters")
-    selection = factory.replay_previews(principal).select(stream, problem, None)
-    if str(len(selection.positions)) != form.text("records"):
-        raise ConflictError(
-            f"{len(selection.positions):,} refused records of the problem are open now, which is another number than the page "
-            "showed; look at it again"
-        )
+    selection = factory.replay_previews(principal).select(stream, problem, _before(form))
+    _require_same(selection, form)
     order = selection.order(None, action=ReplayAction.DISCARD, reason=reason)
     return factory.replays().ask(stream, order, principal)
+
+
+def shown_records(factory: Factory, stream: str, problem: str) -> ShownRecords | None:
+    """Return the open records of a problem; None if all are closed. Raises NotFoundError."""
+    topic, positions = factory.replays().open_records(stream, problem)
+    return ShownRecords.of(topic, positions) if positions else None
 
 
 def approve_or_cancel(
@@ -235,9 +262,7 @@ def _preview(found: ProblemPreview) -> PreviewView:
         ),
         _OPEN_QUESTIONS,
         preview.passing,
-        ",".join(f"{p}:{bitmap.max() + 1}" for p, bitmap in found.selection.positions.bitmaps().items()),
-        found.selection.digest,
-        total,
+        ShownRecords.of(found.selection.topic, found.selection.positions),
     )
 
 
@@ -245,9 +270,10 @@ _LEFT: Final = {
     Untouched.MISSING: "the quarantine topic no longer holds them",
     Untouched.OMITTED: "they were set aside without their bytes",
     Untouched.BATCH: "their whole batch was refused",
+    Untouched.SENT_BACK: "they were sent to the source topic before",
 }
 _OPEN_QUESTIONS: Final = (
-    "Whether the table has a row with the same primary key: the producer may have sent a corrected record.",
+    "Whether the table has a row with the same primary key, such as a corrected record. The command below counts these records.",
     "Whether a rewind has judged a record again: the job then leaves it.",
     "Whether the sink takes them: a newer row or deletion of the same key stays, and a Kafka sink takes keyed records only behind newer ones.",
 )
@@ -289,14 +315,14 @@ def _accepts_batches(form: Form) -> bool:
 def _before(form: Form) -> dict[int, int]:
     places = (form.text("before") or "").split(",")
     if not all(_PLACE.fullmatch(each) for each in places):
-        raise _wrong("before", "look at the preview again")
+        raise _wrong("before", "look at the page again")
     return {int(partition): int(offset) for partition, offset in (each.split(":") for each in places)}
 
 
 def _require_same(selection: ProblemSelection, form: Form) -> None:
     if selection.digest != form.text("digest"):
         raise ConflictError(
-            "other records of the problem are open now than the preview looked at; look at the preview again"
+            "other records of the problem are open now than the page showed; look at the page again"
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -26,6 +26,7 @@ from tests.integration.enforce.replaying import (
     previewed,
     refusals,
     request,
+    require_closed_once,
     sent_back,
 )
 from tests.integration.enforce.test_source_changes import PowerCutError
@@ -33,7 +34,9 @@ from tests.marks import full
 from tidegate.contracts.stream.closure import Closure
 from tidegate.contracts.stream.evidence import SENT_BACK_HEADER, headers_of
 from tidegate.contracts.stream.ledger import Position
+from tidegate.contracts.stream.output_topics import replayed_topic
 from tidegate.contracts.stream.replay import ReplayAction, ReplayRequest, ReplayState, Untouched
+from tidegate.spark_jobs.kafka.outputs import OutputRecord, TransactionalProducer
 from tidegate.spark_jobs.steps import ReplayStep
 
 
@@ -129,6 +132,54 @@ def test_records_are_sent_to_the_source_once_whatever_ends_between_the_steps(
     line.enforce()
     line.enforce()  # what was sent back is judged as any other record
     require_sent_once(line, refused, places)
+
+
+def test_records_and_the_positions_that_name_them_are_sent_in_one_transaction(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An instance that ends after the records and before their positions has sent nothing."""
+    refused = fill(line)
+    places = refusals(line)
+    request(line, fix=MENDED, action="to-source")
+    send, ended = TransactionalProducer._send, []
+
+    def end_before_positions(producer: TransactionalProducer, records: Iterable[OutputRecord]) -> int:
+        def until_positions() -> Iterator[OutputRecord]:
+            for record in records:
+                if record[0] == replayed_topic(line.topic):
+                    ended.append(producer)
+                    raise Killed
+                yield record
+
+        return send(producer, until_positions())
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TransactionalProducer, "_send", end_before_positions)
+        with pytest.raises(Killed):
+            line.enforce()
+    assert len(ended) == 1
+    assert sent_back(line) == []
+    line.enforce()
+    line.enforce()
+    require_sent_once(line, refused, places)
+
+
+def test_records_that_a_cancelled_request_has_sent_stay_closed(line: Line) -> None:
+    """The instance ends before the ledger names what it sent; the next request is of other records."""
+    fill(line)
+    places = refusals(line)
+    first, *others = sorted(places)
+    sent = request(line, others, fix=MENDED, action="to-source")
+    with pytest.raises(Killed):
+        line.enforce(kill_at(ReplayStep.SEND))
+    line.replays.open.remove(sent)
+    request(line, [first], fix=MENDED, action="to-source")
+    line.enforce()
+    assert len(sent_back(line)) == line.ledger().closed[Closure.RESENT].records == len(places)
+    request(line, fix=MENDED, action="to-source")
+    line.enforce()
+    assert line.replays.told[-1].untouched == {Untouched.RESENT: len(places)}
+    require_closed_once(line, is_rewound=False)
 
 
 STEPS = (ReplayStep.READ, ReplayStep.JUDGE, ReplayStep.POSITIONS, ReplayStep.STAGE, ReplayStep.PUBLISH)

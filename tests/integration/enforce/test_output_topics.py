@@ -18,7 +18,12 @@ from structlog.testing import capture_logs
 from tests.integration.enforce.line import Line, row
 from tidegate.contracts.errors import StreamStopped
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
-from tidegate.contracts.stream.output_topics import accepted_topic, quarantine_topic
+from tidegate.contracts.stream.output_topics import (
+    accepted_topic,
+    marks_topic,
+    quarantine_topic,
+    replayed_topic,
+)
 from tidegate.gateway.embedded.broker import Broker
 from tidegate.spark_jobs.kafka.outputs import OutputRecord, TransactionalProducer, read_committed
 from tidegate.spark_jobs.kafka.topics import Topic, Topics
@@ -270,6 +275,36 @@ def test_accepted_records_are_kept_longer_than_the_source_keeps_them_or_as_the_c
     topics.ensure_accepted(f"{source.name}.accepted", source, days)
     settings = settings_of(broker, f"{source.name}.accepted")
     assert (settings["retention.ms"], settings["message.timestamp.type"]) == (kept, "CreateTime")
+
+
+@pytest.mark.parametrize(
+    ("of_source", "days", "kept"),
+    [
+        (str(3 * DAY_MS), 30, str(30 * DAY_MS)),
+        (str(60 * DAY_MS), 30, str(60 * DAY_MS)),
+        ("-1", 30, "-1"),
+        (str(3 * DAY_MS), None, "-1"),
+    ],
+)
+def test_marks_of_deleted_keys_are_kept_as_long_as_refused_records_and_the_source(
+    broker: Broker, make_topic: MakeTopic, of_source: str, days: int | None, kept: str
+) -> None:
+    topics = Topics(KafkaConnection(broker.bootstrap))
+    source = topics.describe(make_topic("rows", retention_ms=of_source))
+    assert source is not None
+    topics.ensure_marks(marks_topic(source.name), source, days)
+    assert settings_of(broker, marks_topic(source.name))["retention.ms"] == kept
+
+
+def test_positions_of_replayed_records_are_kept_for_ever(broker: Broker, source: Topic) -> None:
+    topics, name = Topics(KafkaConnection(broker.bootstrap)), replayed_topic(source.name)
+    topics.ensure_replayed(name, source)
+    assert settings_of(broker, name)["retention.ms"] == "-1"
+    alter(broker, name, {"retention.ms": str(DAY_MS)})
+    with pytest.raises(StreamStopped, match="would not keep what is written to it") as stopped:
+        topics.ensure_replayed(name, source)
+    obey(broker, str(stopped.value))
+    topics.ensure_replayed(name, source)
 
 
 def test_an_existing_topic_keeps_its_settings_and_a_short_retention_is_logged(

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from collections import Counter
 from collections.abc import Callable
 from threading import Event
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -222,6 +224,27 @@ def test_what_fails_again_stays_refused_and_is_not_written_again(line: Line) -> 
     request(line, [places[1, 0]])
     line.enforce()
     require_exactly_once(line, {first, (1, 0)})
+
+
+def test_a_record_is_judged_by_the_moment_of_its_first_verdict(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A replay comes months later: a rule about the time of the batch does not refuse the record then."""
+    fresh = {"id": "fresh", "kind": "freshness", "field": "/day", "max_age": "2 days", "now": "batch"}
+    line.contracts.plan = line.plan(rules=[KNOWN, fresh])
+    new_year = 1_767_225_600 * 10**9
+    with monkeypatch.context() as patched:
+        clock = SimpleNamespace(**{**vars(time), "time_ns": lambda: new_year})
+        patched.setattr("tidegate.spark_jobs.job.stream.time", clock)
+        line.produce(row(0, 999, day="2026-01-01"), row(1, 999, day="2025-12-01"), row(2, day="2026-01-01"))
+        line.enforce()
+    assert {*refusals(line).values()} == {(0, 0), (1, 0)}
+    request(line, fix=MENDED, allowed=1.0)
+    line.enforce()
+    told = line.replays.told[-1]
+    assert (told.state, told.written, told.refused) == (ReplayState.DONE, 1, 1)
+    assert [(rule.code, rule.records) for rule in told.reasons] == [("fresh", 1)]
+    require_exactly_once(line, {(0, 0)})
 
 
 @pytest.mark.parametrize("action", ["replay", *full("to-source")])

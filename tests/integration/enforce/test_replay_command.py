@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -70,14 +71,21 @@ def test_the_command_shows_and_runs_requests_of_a_stopped_stream(
         env = {**os.environ, **environment(line, jars, registry.url)}
         return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
 
+    def asked() -> list[dict[str, Any]]:
+        answer = httpx.get(f"{registry.url}/api/v1/streams/{line.contract_id}/replays").json()
+        found: list[dict[str, Any]] = answer["replays"]
+        return found
+
     replay = partial(run, "replay")
     chosen = ("--where", "rule=amount-is-known", "--fix", str(fix))
+    before, rows = line.ledger(), line.rows()
     shown = replay(*chosen, "--dry-run")
     assert (
         shown
         == f"{len(refused)} of {len(refused)} records would be written; the fix changes {len(refused)}\n"
     )
-    before = line.ledger()
+    assert (line.ledger(), line.rows()) == (before, rows)
+    assert asked() == []
     ended = replay(*chosen, "--run", "--yes")
     assert f"is done: {len(refused)} written, 0 refused again, 0 left" in ended
     assert line.ledger().end == before.end
@@ -106,9 +114,8 @@ def test_the_command_shows_and_runs_requests_of_a_stopped_stream(
     assert f"1 of {len(refused) + 2} records would be sent to the source topic" in sent
     assert f"is done: 1 sent to the source topic, 0 refused again, {len(refused) + 1} left" in sent
     assert len(sent_back(line)) == 1
-    kept = httpx.get(f"{registry.url}/api/v1/streams/{line.contract_id}/replays").json()["replays"]
-    (asked,) = [each for each in kept if each["action"] == "to-source"]
-    assert (asked["append_late"], asked["accept_batches"], asked["allowed"], asked["rate"]) == (
+    (to_source,) = [each for each in asked() if each["action"] == "to-source"]
+    assert tuple(to_source[name] for name in ("append_late", "accept_batches", "allowed", "rate")) == (
         True,
         True,
         0.5,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -228,6 +229,36 @@ STANDS_WITHOUT: dict[AnyPart, Apply] = {
     ),
 }
 """The ledger does not count a record from ahead of it, so the request is stopped."""
+
+TESTED_BY_HAND: dict[AnyPart, str] = {
+    ReplayPart.ONE_COMMIT_ROWS_FIRST: "test_replay.py::test_an_attempt_that_ends_in_a_replay_is_finished_by_the_next",
+    ReplayPart.ONE_COMMIT_LEDGER_FIRST: "test_replay.py::test_an_attempt_that_ends_in_a_replay_is_finished_by_the_next",
+    UpsertPart.MARKS_FIRST: "test_replay.py::test_killed_in_a_replay",
+    UpsertPart.REPLAYED_DELETES: "test_replay_upserts.py::test_a_replayed_tombstone_deletes_and_leaves_a_mark",
+    UpsertPart.LOOK_AT_PUBLISH: "test_replay_upserts.py::test_a_key_that_is_deleted_while_its_record_is_replayed_stays_deleted",
+    UpsertPart.KEPT_IN_MEMORY: "test_replay_upserts.py::test_marks_that_retention_deletes_during_a_replay_bring_no_deleted_key_back",
+    UpsertPart.KNOWN_MARKS: "test_replay_upserts.py::test_records_from_before_the_oldest_mark_are_left",
+    ClosurePart.SENDS_FIRST: "test_closed_records.py::test_killed_while_records_are_sent_to_the_source",
+    ClosurePart.ONE_TRANSACTION_RECORDS_FIRST: "test_closed_records.py::test_records_and_the_positions_that_name_them_are_sent_in_one_transaction",
+    ClosurePart.ONE_TRANSACTION_POSITIONS_FIRST: "test_closed_records.py::test_records_and_the_positions_that_name_them_are_sent_in_one_transaction",
+    ClosurePart.POSITIONS_FIRST: "test_closed_records.py::test_killed_in_a_discard",
+    ClosurePart.COMPARES: "test_closed_records.py::test_a_zombie_of_a_discard_changes_nothing",
+    ClosurePart.NAMES_AHEAD: "test_closed_records.py::test_records_that_a_cancelled_request_has_sent_stay_closed",
+    RewindPart.ONE_COMMIT_ROWS_FIRST: "test_rewind.py::test_a_stream_continues_after_a_rewind_that_was_cut_off",
+    RewindPart.ONE_COMMIT_LEDGER_FIRST: "test_rewind.py::test_a_stream_continues_after_a_rewind_that_was_cut_off",
+    RewindPart.GENERATION: "test_rewind.py::test_a_bad_contract_is_undone",
+}  # fmt: skip
+"""Parts whose schedules the code cannot be driven through, and the tests that end, overtake or disturb it there."""
+
+
+def test_every_part_is_run_on_the_code_or_tested_by_hand() -> None:
+    parts = {*ReplayPart, *UpsertPart, *ClosurePart, *RewindPart}
+    assert {*RUN, *MUTANTS, *STANDS_WITHOUT, *TESTED_BY_HAND} == parts
+    assert not TESTED_BY_HAND.keys() & {*RUN, *MUTANTS, *STANDS_WITHOUT}
+    for place in TESTED_BY_HAND.values():
+        file, _, name = place.partition("::")
+        assert f"\ndef {name}(" in (Path(__file__).parent / file).read_text()
+
 
 StartReplay = Callable[[str, AnyPart], Replay]
 

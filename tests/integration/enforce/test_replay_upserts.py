@@ -16,6 +16,7 @@ from tests.integration.enforce.registry import Registry
 from tests.integration.enforce.replaying import KEYED, MENDED, previewed, refusals, request, tombstone
 from tests.integration.enforce.test_faults import SINKS
 from tests.marks import full
+from tidegate.contracts.stream.key_marks import KnownMarks
 from tidegate.contracts.stream.ledger import Position
 from tidegate.contracts.stream.output_topics import marks_topic
 from tidegate.contracts.stream.reconciliation import Answer
@@ -90,6 +91,64 @@ def test_a_key_that_is_deleted_while_its_record_is_replayed_stays_deleted(line: 
     line.attempt(delete_meanwhile, available_now=False).run(stopping, Event())
     assert amounts(line) == {"r2": 1}
     require_exactly_once(line, {(0, 0), (0, 1)})
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("are_remembered", [True, False])
+def test_marks_that_retention_deletes_during_a_replay_bring_no_deleted_key_back(
+    line: Line, monkeypatch: pytest.MonkeyPatch, are_remembered: bool
+) -> None:
+    """Marks that the attempt has in memory still count; without them the records are left."""
+    if not are_remembered:
+        monkeypatch.setattr(KnownMarks, "add", lambda *_: False)
+    line.produce(row(0, 999), row(2, 999))
+    line.enforce()
+    request(line, fix=MENDED)
+    stopping, committed, steps = Event(), Event(), []
+    topic, topics = marks_topic(line.topic), Topics(line.settings.kafka)
+
+    def delete_meanwhile(_stream: str, step: Step | ReplayStep) -> None:
+        steps.append(step)
+        if step is ReplayStep.JUDGE and steps.count(step) == 1:
+            line.produce(tombstone(0))
+            assert committed.wait(120)
+            topics.delete_before(topic, topics.latest(topic))
+        if step is Step.COMMITTED:
+            committed.set()
+        if step is ReplayStep.PUBLISH:
+            stopping.set()
+
+    line.attempt(delete_meanwhile, available_now=False).run(stopping, Event())
+    told = line.replays.told[-1]
+    if are_remembered:
+        assert (told.written, amounts(line)) == (2, {"r2": 1})
+        return
+    assert (told.written, told.untouched, amounts(line)) == (0, {Untouched.UNORDERED: 2}, {})
+    require_exactly_once(line)
+
+
+@pytest.mark.parametrize("sink", ["iceberg-upsert", *full("delta-upsert", "postgresql-upsert")])
+def test_a_replayed_tombstone_deletes_and_leaves_a_mark(
+    line: Line,
+    sink: str,  # noqa: ARG001 - `line` takes it
+) -> None:
+    """An older record of its key that is replayed later stays deleted."""
+    line.contracts.plan = line.plan(primary_key=["id"])
+    line.produce(row(0, 999), row(0, 5), row(2, 999), row(2, 6), tombstone(0))
+    line.enforce()
+    places = {source: place for place, source in refusals(line).items()}
+    assert amounts(line) == {"r0": 5, "r2": 6}
+    assert {*places} == {(0, 0), (0, 2), (0, 4)}
+    line.contracts.plan = line.plan(**KEYED, version="1.1.0")
+    request(line, [places[0, 4]])
+    line.enforce()
+    assert line.replays.told[-1].written == 1
+    assert amounts(line) == {"r2": 6}
+    request(line, [places[0, 0], places[0, 2]], fix=MENDED)
+    line.enforce()
+    assert line.replays.told[-1].written == 2
+    assert amounts(line) == {"r2": 6}
+    require_exactly_once(line, {*places})
 
 
 @pytest.mark.full

@@ -17,6 +17,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from tests.integration.enforce.line import Line, Sent, row
+from tests.integration.enforce.transactions import Transactions
 from tests.integration.enforce.wire import send_batch
 from tidegate.contracts.errors import StreamStopped, Unavailable
 from tidegate.contracts.stream.evidence import headers_of
@@ -170,6 +171,25 @@ def test_retention_of_the_quarantine_does_not_stop_a_stream_that_settled_all_it_
     line.enforce()
     assert line.ledger().scan_from[output] == end
     forget(line, output, 0, end[0])
+    line.produce(row(6))
+    line.enforce()
+    assert line.ledger().totals == BatchTotals(written=3, quarantined=1)
+
+
+@pytest.mark.full
+def test_an_aborted_attempt_and_an_empty_quarantine_do_not_stop_a_healthy_stream(line: Line) -> None:
+    """The last thing in the topic is an abort marker beyond the mark; then a batch without refused records follows."""
+    line.produce(row(0), row(2, 999))
+    line.enforce()
+    output = quarantine_topic(line.topic)
+    assert line.ledger().scan_from[output] == {0: 2}
+    attempt = Transactions(line, "attempt", output)
+    attempt.begin([replace(row(4, 999), partition=0), replace(row(8, 999), partition=0)])
+    attempt.abort()
+    line.produce(row(4))
+    line.enforce()
+    assert line.ledger().scan_from[output] == {0: 5}
+    forget(line, output, 0, 5)
     line.produce(row(6))
     line.enforce()
     assert line.ledger().totals == BatchTotals(written=3, quarantined=1)

@@ -11,10 +11,10 @@ from tests.integration.enforce.line import Line, Sent
 
 
 class Transactions:
-    """A transactional producer of a line's source topic."""
+    """A transactional producer of a line's source topic, or of another topic."""
 
-    def __init__(self, line: Line, name: str) -> None:
-        self._topic = line.topic
+    def __init__(self, line: Line, name: str, topic: str | None = None) -> None:
+        self._topic = topic or line.topic
         self._producer = Producer(
             {
                 "bootstrap.servers": line.settings.bootstrap_servers,

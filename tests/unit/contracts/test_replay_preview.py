@@ -43,6 +43,21 @@ def test_a_preview_counts_what_would_pass_and_why_the_others_would_fail() -> Non
     assert (without.passing, without.failing, without.changed) == (0, 1, 0)
 
 
+def test_a_preview_judges_records_at_the_time_of_their_first_verdict() -> None:
+    """A rule about the time of the batch says of the same value: fresh a minute later, and stale two hours later."""
+    rule = {"id": "fresh", "kind": "freshness", "field": "/at", "max_age": "1 hour", "now": "batch"}
+    schema = {"type": "object", "properties": {"at": {"type": "string", "format": "date-time"}}}
+    then = 1_735_689_600 * 10**9
+    refused = [
+        RefusedRecord(None, b'{"at":"2025-01-01T00:00:00Z"}', (), then // 10**6, then + seconds * 10**9)
+        for seconds in (60, 7_200)
+    ]
+    found = ReplayPreview()
+    passing = found.add(refused, plan_with(schema, rules=[rule]), None)
+    assert (found.passing, found.failing) == (1, 1)
+    assert [each.record.judged_at for each in passing] == [then + 60 * 10**9]
+
+
 @pytest.mark.parametrize(
     ("headers", "at", "judged_at"),
     [

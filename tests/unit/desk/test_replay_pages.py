@@ -14,7 +14,12 @@ from tests.unit.gateway.quarantine_records import AGE, Process, refused
 from tidegate.contracts.fix.load import parse_fix
 from tidegate.contracts.stream.closure import Closure
 from tidegate.contracts.stream.decide import REFUSED_WITH_BATCH
-from tidegate.contracts.stream.evidence import EventPointer, quarantine_headers, read_evidence
+from tidegate.contracts.stream.evidence import (
+    SENT_BACK_HEADER,
+    EventPointer,
+    quarantine_headers,
+    read_evidence,
+)
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.replay import ReplayOrder, ReplayReport, digest_of_refusals, runs_of
@@ -117,6 +122,10 @@ def test_the_audit_log_has_who_previewed_which_fix(factory: Factory, problem: st
 class Kept(QuarantineReader):
     """A reader of one valid record that was refused with its batch, and of one that violates a rule."""
 
+    def __init__(self, kafka: KafkaConnection, *, was_sent_back: bool = False) -> None:
+        super().__init__(kafka)
+        self._own = [(SENT_BACK_HEADER, b"hospital.admissions/0/1")] if was_sent_back else []
+
     def topic_id(self, origin: Origin) -> str:  # noqa: ARG002 - as the reader has it
         return "id"
 
@@ -125,7 +134,8 @@ class Kept(QuarantineReader):
         for age, violation, end in ((63, REFUSED_WITH_BATCH, {0: 3}), (999, AGE, None)):
             source = EventPointer(origin.topic, 0, age)
             verdict = Verdict(Disposition.QUARANTINED, (violation,))
-            headers = tuple(quarantine_headers(source, "ledger", f"{STREAM}@1.2.0", verdict, end))
+            added = quarantine_headers(source, "ledger", f"{STREAM}@1.2.0", verdict, end)
+            headers = (*self._own, *added)
             evidence = read_evidence(headers)
             assert evidence is not None
             value = json.dumps({"admission_id": "A-1", "age": age}).encode()
@@ -175,7 +185,56 @@ def test_the_request_has_the_records_of_the_preview(
     factory.database.write(lambda stores: add_closures(stores, STREAM, closed))
     answer = posted(client, f"{problem}/replays", **form)
     assert answer.status_code == 409
-    assert "ther records of the problem are open now than the preview looked at" in words(answer)
+    assert "ther records of the problem are open now than the page showed" in words(answer)
+
+
+def test_a_discard_has_the_records_that_the_page_showed(
+    client: Any, factory: Factory, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One record that is closed meanwhile and one that arrives meanwhile leave their number as it was."""
+    reader = Kept(KafkaConnection(bootstrap_servers="127.0.0.1:9"))
+    monkeypatch.setattr(Factory, "quarantine_reader", lambda _: reader)
+    page = client.request("GET", problem)
+    assert "Discard 2 records" in words(page)
+    (before,) = re.findall(r'name="before" value="([^"]*)"', page.text)
+    (digest,) = re.findall(r'name="digest" value="([^"]*)"', page.text)
+    form = {"before": before, "digest": digest, "reason": "tests of the vendor"}
+    Process(factory, "one", stream=STREAM).ingest(
+        [refused(each, partition=1, contract=STREAM, topic=STREAM) for each in range(5)]
+    )
+    assert posted(client, f"{problem}/discards", **form).status_code == 303
+    (asked,) = factory.replays().all(STREAM)
+    assert list(factory.replays().request(STREAM, asked.id, JOB).refusals()) == [(0, 0), (0, 2)]
+    closed = {Closure.DISCARDED: Positions([(0, 2)])}
+    factory.database.write(lambda stores: add_closures(stores, STREAM, closed))
+    answer = posted(client, f"{problem}/discards", **form)
+    assert answer.status_code == 409
+    assert "ther records of the problem are open now than the page showed" in words(answer)
+    assert len(factory.replays().all(STREAM)) == 1
+
+
+def test_a_preview_leaves_records_that_were_sent_to_the_source_before(
+    client: Any, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job never sends a record twice; a replay of the same records takes them."""
+    reader = Kept(KafkaConnection(bootstrap_servers="127.0.0.1:9"), was_sent_back=True)
+    monkeypatch.setattr(Factory, "quarantine_reader", lambda _: reader)
+    sent = posted(client, f"{problem}/replay", fix="", accept_batches="on", action="to-source")
+    assert "2 would be left: they were sent to the source topic before." in words(sent)
+    assert "0 of 2 records would pass" in words(sent)
+    taken = posted(client, f"{problem}/replay", fix="", accept_batches="on")
+    assert "1 of 2 records would pass. 1 would stay refused. Judged" in words(taken)
+
+
+def test_the_page_names_the_command_that_counts_keys_of_the_table(
+    client: Any, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = Kept(KafkaConnection(bootstrap_servers="127.0.0.1:9"))
+    monkeypatch.setattr(Factory, "quarantine_reader", lambda _: reader)
+    page = words(posted(client, f"{problem}/replay", fix=""))
+    assert "same primary key" in page
+    assert "The command below counts these records." in page
+    assert "--fix fix.yaml --dry-run" in page
 
 
 def test_a_mistake_of_a_fix_is_shown_where_it_is(client: Any, problem: str) -> None:
@@ -191,8 +250,8 @@ def test_a_mistake_of_a_fix_is_shown_where_it_is(client: Any, problem: str) -> N
     [
         ("replay", {"fix": ""}, 503, "registry knows no Kafka broker"),
         ("replay", {"fix": "x" * 40_000}, 422, "at most 32768 characters"),
-        ("discards", {"records": "2"}, 422, "reason"),
-        ("discards", {"records": "2", "reason": "x" * 501}, 422, "reason"),
+        ("discards", {"before": "0:3"}, 422, "reason"),
+        ("discards", {"before": "0:3", "reason": "x" * 501}, 422, "reason"),
         ("replays/0c8f2f0e-6a51-4a0b-9a60-2f6f3c1d7a10", {"decision": "approve"}, 404, "No replay"),
         ("replays/0c8f2f0e-6a51-4a0b-9a60-2f6f3c1d7a10", {"decision": "burn"}, 422, "approve or cancel"),
     ],

@@ -139,6 +139,28 @@ def test_a_cancelled_replay_stays_cancelled(factory: Factory, replays: StreamRep
     with pytest.raises(ConflictError, match="has ended"):
         replays.approve(STREAM, asked.id, BEN)
     assert factory.stream_controls().beat(STREAM, by=JOB).replay is None
+    assert actions(factory) == ["stream.replay-asked", "stream.replay-cancelled"]
+
+
+def test_a_replay_that_the_job_stopped_is_audited_and_the_next_one_begins(
+    factory: Factory, replays: StreamReplays
+) -> None:
+    first, second = (replays.ask(STREAM, order(**PLAIN), ANN) for _ in range(2))
+    stopped = replays.progress(STREAM, report(first, ReplayState.STOPPED, refused=3), JOB)
+    assert (stopped.state, stopped.is_ended) == (ReplayState.STOPPED, True)
+    assert factory.stream_controls().beat(STREAM, by=JOB).replay == second.id
+    assert actions(factory) == ["stream.replay-asked", "stream.replay-asked", "stream.replay-stopped"]
+
+
+def test_a_fix_stays_with_its_request_after_it_ended_and_the_contract_changed(
+    factory: Factory, replays: StreamReplays, make_contract: Callable[..., bytes]
+) -> None:
+    asked = replays.ask(STREAM, order(), ANN)
+    replays.approve(STREAM, asked.id, BEN)
+    replays.progress(STREAM, report(asked, ReplayState.DONE, written=3), JOB)
+    factory.registry().publish(make_contract(version="1.2.1"), "contract.json")
+    kept = replays.find(STREAM, asked.id, BEN)
+    assert (kept.fix, kept.fingerprint) == (order().fix, order().fingerprint)
 
 
 @pytest.mark.parametrize(

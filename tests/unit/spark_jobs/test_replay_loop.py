@@ -128,6 +128,8 @@ class Attempt:
         self.is_ending = False
         self.refusal: Exception | None = None
         """Why the sink refuses a chunk."""
+        self.changes = 0
+        """How often the contract changes between the judgement of a chunk and its publication."""
         self.registry, self.work = Registry(*requests), Work()
         work: Any = self.work
         self.loop = ReplayLoop(self.registry, work, self._begin, self._publish, lambda: self.now)
@@ -142,9 +144,12 @@ class Attempt:
         raise_next(self.outside)
         return None if self.is_ending else (None, self.held)
 
-    def _publish(self, prepared: Prepared) -> Ledger:
+    def _publish(self, prepared: Prepared) -> Ledger | None:
         if self.refusal is not None:
             raise self.refusal
+        if self.changes:
+            self.changes -= 1
+            return None
         self.held = prepared.replay.ledger(self.held, "digest")
         self.published.append((self.now, prepared.request.begun(self.held).done))
         return self.held
@@ -179,6 +184,18 @@ def test_the_work_stops_after_five_failures_in_a_row() -> None:
     (told,) = attempt.registry.told
     assert (told.state, told.written) == (ReplayState.STOPPED, 0)
     assert "ended with PySparkException" in str(told.message)
+
+
+def test_a_chunk_is_judged_again_if_the_contract_changed_before_it_was_published() -> None:
+    attempt = Attempt(request())
+    attempt.changes = 2
+    attempt.loop.step()
+    attempt.loop.step()
+    assert (attempt.published, attempt.registry.told) == ([], [])
+    attempt.run(5)
+    (told,) = attempt.registry.told
+    assert (told.state, told.written) == (ReplayState.DONE, RECORDS)
+    assert [done for _, done in attempt.published] == [RECORDS]
 
 
 def test_what_the_sink_refuses_of_a_chunk_stops_the_request() -> None:

@@ -122,6 +122,23 @@ def test_a_chunk_of_a_replay_does_not_hide_that_the_batch_before_it_failed(job: 
     assert (attempt.failed, sink.replayed) == (({0: 10}, {0: 20}), 0)
 
 
+def test_a_chunk_judged_by_an_earlier_contract_is_not_published(job: Job) -> None:
+    """A version that was published meanwhile may refuse records that the earlier one accepted."""
+    nothing: Any = None
+    attempt = StreamAttempt(job, "s", nothing)
+    with Writer() as writer:
+        sink = FailingStore(writer.both_wait)
+        attempt.__dict__.update(
+            _writer=writer, _sink=sink, _plan=SimpleNamespace(fingerprint="new"), _ledger=LEDGER
+        )
+        old: Any = SimpleNamespace(plan=SimpleNamespace(fingerprint="old"), judged=Judged(), replay=None)
+        assert attempt._publish_chunk(old) is None
+        assert sink.replayed == 0
+        new: Any = SimpleNamespace(plan=SimpleNamespace(fingerprint="new"), judged=Judged(), replay=None)
+        assert attempt._publish_chunk(new) == LEDGER
+        assert sink.replayed == 1
+
+
 class RefusingStore:
     """A sink that refuses what a replay writes, as a table with a CHECK does."""
 
