@@ -100,7 +100,7 @@ MEANINGS: Final = {
     "snapshots_expired": "The job expired its own snapshots.",
     "staging_tables_left": "Staging tables in PostgreSQL could not be dropped; the next start drops them.",
     "stream_action": "A person did an action on a stream at the desk: pause, resume, accept-batch, reconcile, shadow or promote.",
-    "stream_adopted": "A person rebuilt the ledger of a stream.",
+    "stream_adopted": "A person adopted, archived or rewound a stream, or erased records of it.",
     "stream_ended": "A stream ended as requested.",
     "stream_event": "A job reported the start or end of a stream.",
     "stream_failed": "A stream ended with an error.",

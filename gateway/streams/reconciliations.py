@@ -116,7 +116,10 @@ class Reconciliations:
 
 
 class Adoptions(Service):
-    """A service for adoptions of streams. Every adoption is an entry in the audit log, with the document's hash."""
+    """A service for adoptions of streams. Every adoption is an entry in the audit log, with the document's hash.
+
+    The action is `stream.adopted`, `stream.archived`, `stream.rewound` or `stream.erased`.
+    """
 
     def keep(self, stream: str, adoption: Adoption, by: Principal = ANONYMOUS) -> bool:
         """Store an adoption before it is made; return False if it was stored before.
@@ -137,7 +140,7 @@ class Adoptions(Service):
                 return False
             stores.adoptions.add(kept)
             made = content_hash(adoption.model_dump(mode="json"))
-            stores.audit.append(Change(kept.at, by.name, "stream.adopted", subject_of(topic), None, made))
+            stores.audit.append(Change(kept.at, by.name, _action_of(adoption), subject_of(topic), None, made))
             return True
 
     def all(self, stream: str) -> tuple[KeptAdoption, ...]:
@@ -149,3 +152,14 @@ class Adoptions(Service):
     def seen(self, stream: str) -> tuple[KeptAdoption, ...]:
         """Return the stored adoptions of a stream for its page, newest first; () for one without a contract."""
         return self._database.read(lambda stores: stores.adoptions.all(stream))
+
+
+def _action_of(adoption: Adoption) -> str:
+    """Return the action of an adoption's entry in the audit log."""
+    match adoption.kind:
+        case "rewind":
+            return "stream.rewound"
+        case "erasure":
+            return "stream.erased"
+        case "adoption":
+            return "stream.archived" if adoption.archived else "stream.adopted"

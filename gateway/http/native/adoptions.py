@@ -77,8 +77,9 @@ def keep_adoption(
 ) -> AdoptionReceipt:
     """Store an adoption before `tidegate adopt` makes it: the new ledger's vectors and the loss that is accepted.
 
-    The audit log records it as `stream.adopted`, also when the ledger could not be written afterwards. The ledger
-    names the id of the adoption that it comes from.
+    `tidegate archive`, `rewind` and `erase` store theirs here too. The audit log records it as `stream.adopted`,
+    `stream.archived`, `stream.rewound` or `stream.erased`, also when the ledger could not be written afterwards. The
+    ledger names the id of the adoption that it comes from.
     """
     is_new = factory.adoptions().keep(stream, adoption, principal)
     response.status_code = HTTPStatus.CREATED if is_new else HTTPStatus.OK

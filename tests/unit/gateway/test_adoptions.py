@@ -32,12 +32,23 @@ def adoption(**changes: Any) -> Adoption:
     return Adoption.model_validate({**ADOPTION, **changes})
 
 
-def test_an_adoption_is_an_entry_in_the_log_of_changes(factory: Factory) -> None:
-    wanted = adoption(accepted_loss=12)
+@pytest.mark.parametrize(
+    ("changes", "action"),
+    [
+        ({"accepted_loss": 12}, "stream.adopted"),
+        ({"archived": "admissions_2025"}, "stream.archived"),
+        ({"kind": "rewind", "generation": 1, "deleted": 9, "rejudged": 5}, "stream.rewound"),
+        ({"kind": "erasure", "deleted": 2, "erased": 3}, "stream.erased"),
+    ],
+)
+def test_an_adoption_is_an_entry_in_the_log_of_changes(
+    factory: Factory, changes: dict[str, Any], action: str
+) -> None:
+    before = len(factory.audit().page(0, 100, None).entries)
+    wanted = adoption(**changes)
     assert factory.adoptions().keep(STREAM, wanted)
-    (entry,) = [
-        each for each in factory.audit().page(0, 100, None).entries if each.action == "stream.adopted"
-    ]
+    (entry,) = factory.audit().page(0, 100, None).entries[before:]
+    assert entry.action == action
     assert (entry.who, entry.subject) == ("anonymous", f"{STREAM}-value")
     assert entry.after == content_hash(wanted.model_dump(mode="json"))
     (kept,) = factory.adoptions().all(STREAM)
