@@ -12,13 +12,14 @@ import psycopg
 from confluent_kafka import Producer
 from psycopg import sql
 from psycopg.rows import dict_row
+from pyiceberg.table import StaticTable
 from pyspark.sql import SparkSession
 
 from tests.jvm import SHORT_LIVED_JAVA
 from tidegate.contracts.document.load import parse_contract
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 from tidegate.contracts.stream.evidence import headers_of, read_timestamp
-from tidegate.contracts.stream.ledger import Ledger, Position
+from tidegate.contracts.stream.ledger import Ledger, Position, Vector
 from tidegate.contracts.stream.output_topics import accepted_topic, quarantine_topic
 from tidegate.contracts.stream.reconcile import Reconciliation
 from tidegate.contracts.stream.replay import ReplayReport, ReplayRequest, ReplayState
@@ -34,6 +35,7 @@ from tidegate.spark_jobs.kafka.outputs import read_committed
 from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.reconcile.compare import reconcile_stream
 from tidegate.spark_jobs.settings import JobSettings
+from tidegate.spark_jobs.sinks.delta.merge import ledger_of_version
 from tidegate.spark_jobs.sinks.delta.table import DeltaTable, table_location
 from tidegate.spark_jobs.sinks.iceberg.catalogs import open_table
 from tidegate.spark_jobs.sinks.iceberg.table import LEDGER_PROPERTY
@@ -187,6 +189,24 @@ class Line:
             return rows.orderBy("_source.partition", "_source.offset").toArrow().to_pylist()
         found = open_table(self.settings, self.contract_id).scan().to_arrow().to_pylist()
         return sorted(found, key=lambda each: (each["_source"]["partition"], each["_source"]["offset"]))
+
+    def states(self) -> list[tuple[int, Vector]]:
+        """The number of rows and the end of the ledger at each version of an Iceberg or Delta table, oldest first."""
+        found: list[tuple[int, Vector]] = []
+        if self.settings.sink == "iceberg":
+            now = open_table(self.settings, self.contract_id)
+            for name in (*(each.metadata_file for each in now.metadata.metadata_log), now.metadata_location):
+                version = StaticTable.from_metadata(name)
+                text = version.properties.get(LEDGER_PROPERTY)
+                end = Ledger.parse(text).end if text is not None else {}
+                found.append((version.scan().to_arrow().num_rows, end))
+            return found
+        reader, name, end = self.spark.read.format("delta"), self.delta().name, {}
+        for number in range(int(self.delta()._snapshot().version()) + 1):
+            ledger = ledger_of_version(name, number)
+            end = ledger.end if ledger is not None else end
+            found.append((reader.option("versionAsOf", number).load(name).count(), end))
+        return found
 
     def positions(self) -> list[Position]:
         """The source positions of the table's rows."""

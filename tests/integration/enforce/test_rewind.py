@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 
 import httpx
@@ -17,6 +18,7 @@ from tests.integration.enforce.adopting import run_command
 from tests.integration.enforce.job import Publish
 from tests.integration.enforce.line import KNOWN, Line, Sent, row
 from tests.integration.enforce.registry import Registry
+from tests.integration.enforce.test_maintenance import newest_version
 from tests.integration.enforce.test_rolled_back import snapshots
 from tests.integration.enforce.test_source_changes import PowerCutError, cut_after_quarantine, forget
 from tests.marks import full
@@ -181,6 +183,21 @@ def test_a_bad_contract_is_undone(
     assert (kept["kind"], kept["generation"], kept["deleted"], kept["rejudged"]) == ("rewind", 1, 9, 5)
     assert kept["rewound_from"] == {"0": 10, "1": 10}
     assert kept["id"] == line.ledger().adopted
+
+
+@pytest.mark.parametrize("sink", ["iceberg", *full("delta")])
+def test_rows_are_deleted_in_the_version_that_moves_the_ledger(
+    published_line: Callable[..., Line], rewinding: Rewinding, sink: str
+) -> None:
+    """Of the versions that a rewind adds, exactly one changes what readers see."""
+    line = published_line(sink)
+    with_a_bad_contract(line)
+    before = line.states()
+    mended(line)
+    rewinding.to(line, "0:4,1:4")
+    after = line.states()[len(before) - 1 :]
+    changes = [(old, new) for old, new in pairwise(after) if old != new]
+    assert changes == [((15, {0: 10, 1: 10}), (6, {0: 4, 1: 4}))]
 
 
 @pytest.mark.full
@@ -387,8 +404,13 @@ def test_a_topic_cannot_be_taken_back(published_line: Callable[..., Line], rewin
     line = published_line("kafka")
     line.produce(*map(record, range(8)))
     line.enforce()
-    with pytest.raises(ConflictError, match=r"cannot be taken back.*--sink iceberg"):
-        rewinding.to(line, "0:1")
+    before = line.ledger(), line.accepted()
+    for point in ("0:1", "2026-07-01T12:00:00Z", "7"):
+        with pytest.raises(
+            ConflictError, match=r"cannot be taken back.*--sink iceberg.*tidegate archive .* --repeat-records"
+        ):
+            rewinding.to(line, point)
+    assert (line.ledger(), line.accepted(), rewinding.kept(line)) == (*before, [])
 
 
 @pytest.mark.full
@@ -401,8 +423,11 @@ def test_merged_rows_cannot_be_taken_back(
     line.contracts.plan = line.plan(primary_key=["id"])
     line.produce(*map(record, range(8)))
     line.enforce()
-    with pytest.raises(ConflictError, match="tidegate archive"):
-        rewinding.to(line, "0:1")
+    before = line.ledger(), line.rows()
+    for point in ("0:1", "2026-07-01T12:00:00Z", "7" if sink == "postgresql" else str(newest_version(line))):
+        with pytest.raises(ConflictError, match=r"upserted into.*tidegate archive"):
+            rewinding.to(line, point)
+    assert (line.ledger(), line.rows(), rewinding.kept(line)) == (*before, [])
 
 
 @pytest.mark.full
