@@ -175,6 +175,12 @@ def test_what_has_changed_is_refused(line: Line, tmp_path: Path) -> None:
     with pytest.raises(StreamStopped, match=r"has another size: .* not judged yet"):
         line.enforce(history=request)
     part.write_bytes(content)
+    manifest = max(root.glob("manifest-*.json"))
+    text = manifest.read_bytes()
+    manifest.write_bytes(text[:-1])
+    with pytest.raises(StreamStopped, match="cannot be read as the manifest of a history"):
+        line.enforce(history=request)
+    manifest.write_bytes(text)
     line.enforce(history=request)
     require_once(line, history, 0)
     root.rename(kept := tmp_path / "kept")

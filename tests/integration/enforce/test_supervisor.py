@@ -99,6 +99,12 @@ def test_a_registry_that_goes_away_and_comes_back(
         eventually(has_ended)
     assert isinstance(stream.failure, RegistryGone)
     assert "has not answered for" in str(stream.failure)
+    reported = len(line.reports)
+    third = make_registry(port=second.port)
+    line.produce(row(10))
+    with running(spark, line, third.url, registry_grace_seconds=1):
+        eventually(lambda: len(line.reports) > reported)
+        eventually(lambda: {"r6", "r10"} <= {each["id"] for each in line.rows()})
     assert line.reconcile().holds
 
 

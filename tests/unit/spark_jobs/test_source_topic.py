@@ -40,6 +40,10 @@ def test_a_start_says_how_to_continue_without_the_first_records_of_a_new_partiti
         require_contiguous(LEDGER.end, {0: 10, 1: 5, 2: 3})
     with pytest.raises(StreamStopped, match=r"tidegate adopt h\.a --partition 2 --from 3 --accept-loss"):
         resume(LEDGER, SOURCE, {0: 0, 1: 0, 2: 3}, {0: 10, 1: 5, 2: 4})
+    adopted = LEDGER.skip_to(2, 3, "0" * 32)
+    start = resume(adopted, SOURCE, {0: 0, 1: 0, 2: 3}, {0: 10, 1: 5, 2: 4})
+    require_contiguous(adopted.end, start)
+    assert start == {0: 10, 1: 5, 2: 3}
 
 
 def test_the_partition_of_a_history_is_not_looked_for_in_the_topic() -> None:
