@@ -15,6 +15,7 @@ from tidegate.contracts.stream.control import Heartbeat, RecordPosition, StreamC
 from tidegate.contracts.stream.evidence import EventPointer, Headers, read_evidence, read_provenance
 from tidegate.contracts.stream.ledger import Ledger
 from tidegate.contracts.stream.reconciliation import HeartbeatAnswer, ReconciliationResult
+from tidegate.contracts.stream.replay import ReplayReport, ReplayRequest
 from tidegate.contracts.stream.report import BatchReport
 from tidegate.contracts.stream.table_audit import TableAudit
 from tidegate.contracts.stream.versions import LEDGER_FORMAT, newer_ledger, not_obeyed
@@ -28,7 +29,10 @@ MESSAGES: dict[str, type[BaseModel]] = {
     "event": StreamEvent,
     "heartbeat": Heartbeat,
     "heartbeat-answer": HeartbeatAnswer,
+    "heartbeat-answer-replay": HeartbeatAnswer,
     "reconciliation-result": ReconciliationResult,
+    "replay-report": ReplayReport,
+    "replay-request": ReplayRequest,
     "report": BatchReport,
     "table-audit": TableAudit,
     "trip": Trip,
@@ -36,6 +40,8 @@ MESSAGES: dict[str, type[BaseModel]] = {
 LEDGERS = ("ledger-new", "ledger-published", "ledger-adopted", "ledger-replayed", "ledger-closed")
 HEADERS = ("headers-accepted", "headers-quarantined")
 LATER = "of_a_later_release"
+MAPS = ("again", "closures", "untouched")
+"""Fields whose keys are values: a later release adds no field to them."""
 
 
 def golden(name: str) -> str:
@@ -43,12 +49,13 @@ def golden(name: str) -> str:
 
 
 def with_later_fields(value: Any) -> Any:
-    """Add an unknown field to every object in a JSON value that is no map of partitions or steps."""
+    """Add an unknown field to every object in a JSON value that is no map of partitions, steps or other values."""
     match value:
         case dict() if "judge" in value or all(key.isdigit() for key in value):
             return value
         case dict():
-            return {**{key: with_later_fields(each) for key, each in value.items()}, LATER: {"deep": [1]}}
+            known = {key: each if key in MAPS else with_later_fields(each) for key, each in value.items()}
+            return {**known, LATER: {"deep": [1]}}
         case list():
             return [with_later_fields(each) for each in value]
     return value
