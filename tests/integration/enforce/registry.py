@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 
 
@@ -34,3 +37,19 @@ class Registry:
         self._drain.join(30)
         assert self._process.stderr is not None
         self._process.stderr.close()
+
+
+def back_up(folder: Path) -> None:
+    """Copy the database of a registry that runs in a folder."""
+    with (
+        closing(sqlite3.connect(folder / "registry.db")) as source,
+        closing(sqlite3.connect(folder / "backup.db")) as copy,
+    ):
+        source.backup(copy)
+
+
+def put_back(folder: Path) -> None:
+    """Replace the database of a registry that has ended with its copy."""
+    for left in folder.glob("registry.db-*"):
+        left.unlink()
+    shutil.copy(folder / "backup.db", folder / "registry.db")

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import httpx
 import pytest
 from psycopg import sql
+from pyspark.sql import SparkSession
 
 from tests.integration.enforce.adopting import Adopting, run_command
 from tests.integration.enforce.checker import CLEAN, account, require_exactly_once
-from tests.integration.enforce.job import Publish
+from tests.integration.enforce.job import DEADLINE_SECONDS, Publish
 from tests.integration.enforce.line import KNOWN, Line, Sent, row
 from tests.integration.enforce.losing import lose_ledger
-from tests.integration.enforce.registry import Registry
+from tests.integration.enforce.registry import Registry, back_up, put_back
+from tests.integration.enforce.running import running
 from tests.integration.enforce.test_source_changes import (
     PowerCutError,
     add_partitions,
@@ -248,6 +251,31 @@ def test_a_partition_that_retention_has_passed_continues_and_says_what_is_missin
     assert line.ledger().totals == BatchTotals(written=9, unproven=5)
     assert len(line.rows()) == 9
     assert [each["adoption"]["accepted_loss"] for each in adopting.kept(line)] == [3, 2]
+
+
+@pytest.mark.full
+def test_a_registry_restored_without_an_adoption_lets_the_stream_go_on(
+    line: Line, spark: SparkSession, make_registry: Callable[..., Registry], tmp_path: Path
+) -> None:
+    """The ledger keeps the id of the adoption, and the offsets that cannot be proven."""
+    registry = make_registry()
+    httpx.post(f"{registry.url}/api/v1/contracts", json=line.document(), timeout=60).raise_for_status()
+    back_up(tmp_path)
+    line.produce(*(row(2 * n) for n in range(4)))
+    line.enforce()
+    line.produce(*(row(2 * n) for n in range(4, 10)))
+    forget(line, line.topic, 0, 6)
+    adopted = Adopting(registry).skip(line, 0, 6).adopted
+    registry.stop()
+    put_back(tmp_path)
+    registry = make_registry()
+    assert Adopting(registry).kept(line) == []
+    with running(spark, line, registry.url, available_now=True) as stream:
+        stream.join(DEADLINE_SECONDS)
+    assert stream.failure is None
+    assert (line.ledger().adopted, line.ledger().totals) == (adopted, BatchTotals(written=8, unproven=2))
+    found = line.reconcile()
+    assert (found.lost, found.twice, found.unverifiable) == (0, 0, 2)
 
 
 @pytest.mark.full

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.integration.enforce.checker import require_exactly_once
 from tests.integration.enforce.faults import Publish, StartJob, kill_after, stop_after, wake
 from tests.integration.enforce.line import KNOWN, Line
-from tests.integration.enforce.registry import Registry
+from tests.integration.enforce.registry import Registry, back_up, put_back
 from tests.integration.enforce.replaying import (
     MENDED,
     Killed,
@@ -23,12 +26,15 @@ from tests.integration.enforce.replaying import (
     kill_at,
     line_of,
     long,
+    new_request,
+    post_request,
     previewed,
     refusals,
     request,
     require_closed_once,
     sent_back,
 )
+from tests.integration.enforce.running import eventually, running
 from tests.integration.enforce.test_source_changes import PowerCutError
 from tests.marks import full
 from tidegate.contracts.stream.closure import Closure
@@ -342,4 +348,56 @@ def test_a_record_that_was_sent_back_and_is_refused_again_is_never_sent_again(
     request(line, fix=MENDED)
     line.enforce()
     assert (line.replays.told[-1].written, line.replays.told[-1].left) == (count, count)
+    assert line.reconcile().holds
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("lost", ["reports", "requests"])
+def test_a_restored_registry_learns_again_what_was_replayed_and_discarded(
+    line: Line, spark: SparkSession, make_registry: Callable[..., Registry], tmp_path: Path, lost: str
+) -> None:
+    """Requests whose reports are lost are processed once more; lost requests are made again. No row is written twice."""
+    fill(line)
+    places = refusals(line)
+    first, *others = sorted(places)
+    orders = (
+        new_request(line, [first], action="discard", reason="the ward was closed"),
+        new_request(line, others, fix=MENDED),
+    )
+    registry = make_registry()
+    httpx.post(f"{registry.url}/api/v1/contracts", json=line.document(), timeout=60).raise_for_status()
+
+    def process() -> dict[str, dict[str, Any]]:
+        """Run the job until both requests are done; return its reports by action."""
+        with running(spark, line, registry.url) as stream:
+
+            def shown() -> list[dict[str, Any]]:
+                stream.beat()
+                answer = httpx.get(f"{registry.url}/api/v1/streams/{line.contract_id}/replays")
+                return list(answer.raise_for_status().json()["replays"])
+
+            eventually(lambda: [each["state"] for each in shown()] == ["done", "done"])
+            return {each["action"]: each["report"] for each in shown()}
+
+    if lost == "requests":
+        back_up(tmp_path)
+    for each in orders:
+        post_request(each, registry.url)
+    if lost == "reports":
+        back_up(tmp_path)
+    told = process()
+    assert (told["discard"]["closed"], told["replay"]["written"]) == (1, len(others))
+    before = line.ledger()
+    registry.stop()
+    put_back(tmp_path)
+    registry = make_registry()
+    if lost == "requests":
+        for each in orders:
+            post_request(each, registry.url)
+    told = process()
+    assert told["discard"]["untouched"] == {Untouched.DISCARDED: 1}
+    assert told["replay"]["untouched"] == {Untouched.REPLAYED: len(others)}
+    ledger = line.ledger()
+    assert (ledger.replayed, ledger.closed, ledger.totals) == (before.replayed, before.closed, before.totals)
+    require_exactly_once(line, {places[place] for place in others})
     assert line.reconcile().holds

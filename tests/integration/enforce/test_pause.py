@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-import sqlite3
 from collections.abc import Callable, MutableMapping
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +13,7 @@ from structlog.testing import capture_logs
 
 from tests.integration.enforce.job import DEADLINE_SECONDS, Publish, RunningJob
 from tests.integration.enforce.line import Line, row
-from tests.integration.enforce.registry import Registry
+from tests.integration.enforce.registry import Registry, back_up, put_back
 from tests.integration.enforce.running import eventually, running
 from tidegate.contracts.errors import StreamStopped
 from tidegate.contracts.stream.decide import BudgetSpent
@@ -151,7 +148,6 @@ def test_a_registry_restored_without_decisions_stops_the_stream_at_its_start(
     make_line: Callable[..., Line], spark: SparkSession, tmp_path: Path
 ) -> None:
     line = make_line()
-    database, backup = tmp_path / "registry.db", tmp_path / "backup.db"
     registry = Registry(tmp_path, 0)
     streams = f"api/v1/streams/{line.contract_id}"
 
@@ -166,16 +162,13 @@ def test_a_registry_restored_without_decisions_stops_the_stream_at_its_start(
 
     try:
         ask("api/v1/contracts", **line.document())
-        with closing(sqlite3.connect(database)) as source, closing(sqlite3.connect(backup)) as copy:
-            source.backup(copy)
+        back_up(tmp_path)
         ask(f"{streams}/pause", reason="the clock is wrong")
         ask(f"{streams}/resume")
         assert failure(at_end=0) is None
         assert line.ledger().decisions == 2
         registry.stop()
-        for left in tmp_path.glob("registry.db-*"):
-            left.unlink()
-        shutil.copy(backup, database)
+        put_back(tmp_path)
         registry = Registry(tmp_path, 0)
         stopped = failure(at_end=1)
         assert isinstance(stopped, StreamStopped)
