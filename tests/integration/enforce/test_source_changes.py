@@ -23,6 +23,7 @@ from tidegate.contracts.errors import StreamStopped, Unavailable
 from tidegate.contracts.stream.evidence import headers_of
 from tidegate.contracts.stream.ledger import BatchTotals
 from tidegate.contracts.stream.output_topics import quarantine_topic
+from tidegate.contracts.stream.reconciliation import Answer
 from tidegate.spark_jobs.job.record_source import TopicSource
 from tidegate.spark_jobs.kafka.outputs import read_committed
 from tidegate.spark_jobs.kafka.source_topic import require_same
@@ -240,6 +241,8 @@ def test_a_recreated_quarantine_is_read_from_its_beginning(line: Line) -> None:
     line.enforce()
     assert outputs(line) == (1, 1)
     assert line.ledger().totals == BatchTotals(written=1, quarantined=6, dropped=0, absent=0)
+    found = line.reconcile()
+    assert (found.answer, found.lost, found.quarantined) == (Answer.LOST, 5, 1)
 
 
 def test_a_recreated_topic_stops_the_stream(either: Line) -> None:
