@@ -14,13 +14,17 @@ from tests.integration.enforce.adopting import run_command
 from tests.integration.enforce.job import Publish
 from tests.integration.enforce.line import Line, Sent, row
 from tests.integration.enforce.registry import Registry
+from tests.integration.enforce.replaying import KEYED, MENDED, refusals, request, sent_back
+from tests.integration.enforce.test_rewind import Rewinding
 from tests.integration.enforce.test_snapshot_expiry import table_of
 from tests.integration.enforce.test_source_changes import PowerCutError, cut_after_quarantine
 from tests.marks import full
 from tidegate.contracts.errors import ConflictError
+from tidegate.contracts.stream.closure import Closure
 from tidegate.contracts.stream.evidence import SOURCE_HEADER
 from tidegate.contracts.stream.ledger import BatchTotals, Ledger
 from tidegate.contracts.stream.output_topics import quarantine_topic
+from tidegate.contracts.stream.replay import ReplayState
 from tidegate.gateway.exits import ExitCode
 from tidegate.spark_jobs.adopt.erase import EraseLook, Eraser, EraseStep, Subject
 from tidegate.spark_jobs.kafka.topics import Topics
@@ -205,15 +209,21 @@ def test_where_rows_cannot_be_taken_back_the_quarantine_is_erased(
     make_line: Callable[..., Line], publish: Publish, erasing: Erasing, settings: dict[str, str], left: str
 ) -> None:
     line = make_line(**settings)
-    document = line.document(primary_key=["id"])
-    publish(document)
-    line.contracts.plan = line.plan(primary_key=["id"])
+    publish(line.document(**KEYED))
+    line.contracts.plan = line.plan(**KEYED)
     line.produce(of(PERSON, 0), of(PERSON, 1, 999), of(OTHER, 1, 999))
     line.enforce()
     erasing.erase(line, Subject(PERSON, "id"))
     assert left in erasing.shown[0].left
     assert [each for each in values(line) if b'"p-4711"' in each] == []
     assert line.ledger().totals == BatchTotals(written=1, quarantined=1, dropped=1)
+    assert line.reconcile().holds
+    line.produce(Sent(None, PERSON.encode(), 0))
+    line.enforce()
+    if line.settings.sink == "kafka":
+        assert [(each.key, each.value) for each in line.accepted()][1:] == [(PERSON.encode(), None)]
+    else:
+        assert line.rows() == []
     assert line.reconcile().holds
 
 
@@ -247,3 +257,41 @@ def test_an_unpublished_batch_is_published_first(
     erasing.erase(line, Subject(PERSON, "id"))
     assert line.reconcile().holds
     assert [each for each in values(line) if b'"p-4711"' in each] == []
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("sink", ["iceberg", "delta", "postgresql"])
+def test_records_that_were_closed_before_are_erased_too(
+    published_line: Callable[..., Line], erasing: Erasing, registry: Registry, sink: str
+) -> None:
+    """One was discarded, and one was corrected and sent to the source, whose copy is a row."""
+    line = published_line(sink)
+    with_a_person(line)
+    place_of = {source: place for place, source in refusals(line).items()}
+    request(line, [place_of[1, 4]], action="discard", reason="the ward was closed")
+    request(line, [place_of[0, 6]], fix=MENDED, action="to-source")
+    line.enforce()
+    line.enforce()  # the copy
+    assert [json.loads(each.value() or b"")["id"] for each in sent_back(line)] == [PERSON]
+    before = line.ledger()
+    assert {closure: each.records for closure, each in before.closed.items()} == {
+        Closure.DISCARDED: 1,
+        Closure.RESENT: 1,
+    }
+    erasing.erase(line, Subject(PERSON, "id"))
+    (shown,) = erasing.shown
+    assert (len(shown.erasure.rows), shown.erasure.quarantined) == (3, 3)
+    assert line.ledger().closed == before.closed
+    assert line.reconcile().holds
+    request(line, fix=MENDED)
+    line.enforce()
+    told = line.replays.told[-1]
+    assert (told.state, told.written, told.left) == (ReplayState.DONE, 4, 0)
+    assert PERSON not in {each["id"] for each in line.rows()}
+    assert [each for each in values(line) if b'"p-4711"' in each] == []
+    assert line.reconcile().holds
+    Rewinding(registry).to(line, "0:0,1:0")
+    assert line.reconcile().holds
+    line.enforce()
+    assert line.reconcile().holds
+    assert len(sent_back(line)) == 1
