@@ -19,6 +19,9 @@ import pytest
 from tests.archives import unpack
 from tests.integration.registry_process import Server
 from tests.ledgers import LEDGER
+from tidegate.contracts.stream.output_topics import quarantine_topic
+from tidegate.contracts.stream.positions import Positions
+from tidegate.contracts.stream.replay import digest_of_refusals, runs_of
 from tidegate.gateway.http.models.examples import CONTRACT
 
 ROOT = Path(__file__).parents[2]
@@ -42,6 +45,11 @@ NEXT: Final = {
         "    kind: EventKind\n": '    kind: EventKind\n    host: str = "node-1"\n',
     },
     "contracts/stream/report.py": {"    records: Count\n": "    records: Count\n    compressed: Count = 7\n"},
+    "contracts/stream/replay.py": {
+        "    stream: StreamText\n\n    @property\n": "    stream: StreamText\n    weight: int = 3\n\n    @property\n",
+        "    records: Count\n    written: Count\n": "    records: Count\n    seconds: Count = 9\n    written: Count\n",
+        "    allowed: float\n": "    allowed: float\n    weight: int = 3\n",
+    },
     "contracts/stream/reconciliation.py": {
         "    reconciliation: ReconciliationRequest | None = None\n": (
             "    reconciliation: ReconciliationRequest | None = None\n    nap_seconds: int = 3\n"
@@ -52,12 +60,14 @@ NEXT: Final = {
 
 JOB = """\
 import json, sys
+from datetime import UTC, datetime
 from importlib.metadata import version
 from threading import Event
 import httpx
 from tidegate.contracts.errors import StreamStopped
 from tidegate.contracts.registry_client import messages, requests
 from tidegate.contracts.stream.control import EventKind, Heartbeat
+from tidegate.contracts.stream.replay import ReplayReport, ReplayState
 from tidegate.contracts.stream.report import BatchReport
 from tidegate.gateway.http.models.examples import REPORT
 from tidegate.spark_jobs.job.control import RegistryControl, require_running
@@ -67,6 +77,11 @@ with httpx.Client(base_url=sys.argv[1], timeout=60) as client:
     control = RegistryControl(client, stream, Event())
     control.report_event(EventKind.STARTED)
     asked = control.beat(Heartbeat(lag_records=1))
+    replay, is_replay_told = control.replays.current(), None
+    if replay is not None:
+        counts = {"records": replay.records, "written": len(replay.refusals()), "refused": 0, "left": 0}
+        done = {"request": replay.id, "stream": stream, "at": datetime.now(UTC), "state": ReplayState.DONE, **counts}
+        is_replay_told = control.replays.report(ReplayReport.model_validate(done))
     told = {}
     for n in (int(sys.argv[2]), int(sys.argv[2]) + 1):
         report = BatchReport.model_validate(REPORT | {"n": n})
@@ -78,8 +93,17 @@ with httpx.Client(base_url=sys.argv[1], timeout=60) as client:
     except StreamStopped as error:
         state = f"{type(error).__name__}: {error}"
     print(json.dumps({"version": version("tidegate"), "asked": None if asked is None else str(asked.by), "told": told,
-                      "kept": len(kept), "state": state}))
+                      "kept": len(kept), "state": state, "replay": is_replay_told}))
 """
+PLACES: Final = Positions([(0, 17), (0, 18), (1, 4)])
+REPLAY: Final = {
+    "topic": quarantine_topic(STREAM),
+    "topic_id": "5t4MBcagRK+ZidN418oVQQ",
+    "positions": runs_of(PLACES),
+    "records": len(PLACES),
+    "digest": digest_of_refusals(quarantine_topic(STREAM), PLACES),
+}
+"""A request to replay three refused records as they are."""
 LEDGERS = """\
 import json, sys
 from tidegate.contracts.errors import StreamStopped
@@ -159,8 +183,10 @@ def test_a_job_and_a_gateway_of_neighbouring_releases_work_together(
     batches = f"/api/v1/streams/{STREAM}/batches?since=2026-01-01T00:00:00Z&until=2027-01-01T00:00:00Z"
     with Server(f"sqlite:///{tmp_path}/registry.db", releases[gateway].environment) as server:
         assert server.publish(json.dumps(CONTRACT)).is_success
-        asked = server.http.post(f"/api/v1/streams/{STREAM}/reconciliations")
-        assert asked.is_success, asked.text
+        replays = f"/api/v1/streams/{STREAM}/replays"
+        for path, body in ((f"/api/v1/streams/{STREAM}/reconciliations", None), (replays, REPLAY)):
+            asked = server.http.post(path, json=body)
+            assert asked.is_success, asked.text
 
         def meet(n: int) -> dict[str, Any]:
             met: dict[str, Any] = json.loads(releases[job].run(JOB, server.url, str(n), batches))
@@ -170,6 +196,10 @@ def test_a_job_and_a_gateway_of_neighbouring_releases_work_together(
         first = meet(1)
         assert first["told"] == {"1": 201, "2": 201}
         assert (first["kept"], first["state"], first["asked"]) == (2, "running", "anonymous")
+        assert first["replay"] is True
+        (replay,) = server.http.get(replays).json()["replays"]
+        assert (replay["state"], replay["report"]["written"]) == ("done", 3)
+        assert ("weight" in replay) == (gateway == "next")
         server.http.post(f"/api/v1/streams/{STREAM}/pause", json={"reason": "tests"}).raise_for_status()
         state = meet(3)["state"]
     if (job, gateway) == ("this", "next"):
