@@ -17,7 +17,7 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tidegate.contract import Contract, Registry
+    from tidegate.contract import Contract, InferredContract, Registry
     from tidegate.contracts.errors import (
         ContractError,
         NotFoundError,
@@ -26,14 +26,13 @@ if TYPE_CHECKING:
         Unavailable,
     )
     from tidegate.contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
-    from tidegate.inferred import InferredContract
 
 # Loaded on demand, because the command line imports this module before it knows what a verb needs.
 _HOMES = {
     "Contract": "tidegate.contract",
     "ContractError": "tidegate.contracts.errors",
     "Disposition": "tidegate.contracts.verdict",
-    "InferredContract": "tidegate.inferred",
+    "InferredContract": "tidegate.contract",
     "NotFoundError": "tidegate.contracts.errors",
     "Registry": "tidegate.contract",
     "SettingsError": "tidegate.contracts.errors",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
@@ -25,7 +26,6 @@ from tidegate.frames import VERDICT, VERDICT_TYPE, kind_of, rows_where
 
 if TYPE_CHECKING:
     from tidegate.gateway.client.registry import RegistryClient
-    from tidegate.inferred import InferredContract
 
 Frame = TypeVar("Frame")
 """A DataFrame of Spark (classic or Connect), pandas or polars, or a `pyarrow.Table`."""
@@ -104,7 +104,7 @@ class Contract:
 
         Raises SettingsError for an invalid `id`, a frame without rows, or a column type that JSON cannot represent.
         """
-        from tidegate.inferred import InferredContract, infer_text  # noqa: PLC0415 - judging does without it
+        from tidegate.inferred import infer_text  # noqa: PLC0415 - judging does without it
 
         text = infer_text(frame, id)
         return InferredContract(cls.parse(text, name=f"{id}.yaml"), text)
@@ -246,6 +246,16 @@ class Contract:
     def _require_json(self) -> None:
         if isinstance(self.document.schema_, AvroSchema):
             raise SettingsError(f"{self.id} describes Avro: give `judge` the encoded value as bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class InferredContract:
+    """A proposed contract: `contract` can judge; `text` is the file to read, correct and publish."""
+
+    contract: Contract
+    """The contract in `text`, without the doubtful rules."""
+    text: str
+    """A self-contained contract file in YAML. Comments give the evidence of each rule; doubtful rules are comments."""
 
 
 class Registry:

@@ -15,7 +15,7 @@ from tidegate.contracts.columns.json_rows import require_json
 from tidegate.contracts.errors import SettingsError
 
 if TYPE_CHECKING:
-    from tidegate.contract import Contract
+    from tidegate.contracts.document.model import DataContract
     from tidegate.contracts.infer.infer import Inference
 
 VERDICT: Final = "verdict"
@@ -35,10 +35,23 @@ _MERGERS: Final = 8
 _PROFILE: Final = "profile"
 
 
+class TableJudge(Protocol):
+    """The part of `tidegate.Contract` that judges data frames."""
+
+    @property
+    def document(self) -> DataContract:
+        """The contract document."""
+        ...
+
+    def judge_table(self, table: pa.Table) -> pa.Table:
+        """Return the table with an additional last column `verdict`."""
+        ...
+
+
 class FrameKind(Protocol):
     """The operations on data frames of one library."""
 
-    def judge(self, contract: Contract, frame: Any) -> Any:
+    def judge(self, contract: TableJudge, frame: Any) -> Any:
         """Return the frame with an additional last column `verdict`."""
         ...
 
@@ -52,7 +65,7 @@ class FrameKind(Protocol):
 
 
 class _Spark:
-    def judge(self, contract: Contract, frame: Any) -> Any:
+    def judge(self, contract: TableJudge, frame: Any) -> Any:
         from pyspark.sql.pandas.types import from_arrow_type  # noqa: PLC0415 - the frame is one of Spark: loaded already
         from pyspark.sql.types import StructType  # noqa: PLC0415 - the same
 
@@ -121,7 +134,7 @@ def _row(inference: Inference) -> pa.RecordBatch:
 
 
 class _Pandas:
-    def judge(self, contract: Contract, frame: Any) -> Any:
+    def judge(self, contract: TableJudge, frame: Any) -> Any:
         definition = contract.document.schema_.definition
         table = _table_of_pandas(
             frame, definition.get("properties", ()) if isinstance(definition, dict) else ()
@@ -231,7 +244,7 @@ def _kind_name(value: Any) -> str:
 
 
 class _Polars:
-    def judge(self, contract: Contract, frame: Any) -> Any:
+    def judge(self, contract: TableJudge, frame: Any) -> Any:
         import polars as pl  # noqa: PLC0415 - loaded already, as the frame is one of polars
 
         return pl.from_arrow(contract.judge_table(_table_of_polars(frame)))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -13,19 +11,6 @@ from tidegate.contracts.document.terms import IDENTIFIER_PATTERN
 from tidegate.contracts.errors import SettingsError
 from tidegate.contracts.infer.text import contract_text
 from tidegate.frames import PARTITION_BITS, infer_table, kind_of
-
-if TYPE_CHECKING:
-    from tidegate.contract import Contract
-
-
-@dataclass(frozen=True, slots=True)
-class InferredContract:
-    """A proposed contract: `contract` can judge; `text` is the file to read, correct and publish."""
-
-    contract: Contract
-    """The contract in `text`, without the doubtful rules."""
-    text: str
-    """A self-contained contract file in YAML. Comments give the evidence of each rule; doubtful rules are comments."""
 
 
 def infer_text(frame: object, contract_id: str) -> str:
