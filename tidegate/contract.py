@@ -15,11 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.contracts.columns.json_rows import json_rows
+from tidegate.contracts.compiled import schema_fields
 from tidegate.contracts.document.fields import refuses_null
 from tidegate.contracts.document.load import parse_contract
 from tidegate.contracts.document.model import AvroSchema, DataContract
 from tidegate.contracts.errors import SettingsError
-from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan, schema_fields
+from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 from tidegate.contracts.lint.lint import lint
 from tidegate.contracts.verdict import Verdict
 from tidegate.frames import VERDICT, VERDICT_TYPE, kind_of, rows_where

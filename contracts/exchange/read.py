@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 from jsonschema import Draft201909Validator, ValidationError
 from jsonschema.exceptions import best_match
 
+from tidegate.contracts.compiled import check_compiles
 from tidegate.contracts.document.fields import objects_of
 from tidegate.contracts.document.load import LoadedContract, parse_contract
 from tidegate.contracts.document.model import SCHEMA_KEY
@@ -24,7 +25,6 @@ from tidegate.contracts.exchange.expectation_suite import convert_suite
 from tidegate.contracts.exchange.imported import Imported, LeftOut, identifier, pointer
 from tidegate.contracts.exchange.odcs import is_odcs, read_odcs, require_version, with_unfit
 from tidegate.contracts.exchange.odcs_properties import KEPT
-from tidegate.contracts.judge.plan import check_compiles
 
 ODCS: Final = "Open Data Contract Standard"
 SPECIFICATION: Final = "Data Contract Specification"

@@ -16,6 +16,7 @@ import pyarrow as pa
 from tidegate.contracts.collector import without_collector
 from tidegate.contracts.columns.json_rows import json_cells, json_rows, require_json
 from tidegate.contracts.columns.typed import column_name, derived_type
+from tidegate.contracts.compiled import check_compiles, schema_fields
 from tidegate.contracts.document.fields import FieldType, SchemaFields, join, refuses_null, types_of
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.errors import ContractError, mistakes_by_rule
@@ -33,7 +34,6 @@ from tidegate.contracts.infer.relation_rules import relation_rules
 from tidegate.contracts.infer.structure import ProposedType, Structure, structure_of
 from tidegate.contracts.infer.text_rules import text_rules
 from tidegate.contracts.infer.unread import NO_VALUE, Unread
-from tidegate.contracts.judge.plan import check_compiles, schema_fields
 
 VALUES: Final = pa.schema([pa.field("value", pa.binary())])
 """Schema of batches of encoded records, JSON or Avro."""

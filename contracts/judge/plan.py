@@ -10,27 +10,22 @@ from typing import Any
 import pyarrow as pa
 
 from tidegate.contracts.columns.table_limits import NO_LIMITS, TableLimits
-from tidegate.contracts.columns.typed import TypedColumn, compile_columns
-from tidegate.contracts.document.consistency import inconsistencies
-from tidegate.contracts.document.fields import SchemaFields
+from tidegate.contracts.columns.typed import TypedColumn
+from tidegate.contracts.compiled import compile_parts
 from tidegate.contracts.document.fingerprint import fingerprint
-from tidegate.contracts.document.model import AvroSchema, DataContract, JsonSchema
-from tidegate.contracts.errors import ContractError, Problem
+from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.expectations.compile import ExpectationPlan, compile_expectations
 from tidegate.contracts.fastpath import switch
 from tidegate.contracts.fastpath.compile import compile_fastpath
-from tidegate.contracts.formats.avro import AvroFormat
 from tidegate.contracts.formats.framing import Frames
-from tidegate.contracts.formats.json_schema import JsonSchemaFormat
 from tidegate.contracts.formats.payload import PayloadFormat
 from tidegate.contracts.formats.writers import WriterSchemas
 from tidegate.contracts.judge.loop import STAGES, BatchJudge
 from tidegate.contracts.judge.path import RecordPath, StrictPath
-from tidegate.contracts.privacy.masks import Masks, masks_of, privacy_problems
+from tidegate.contracts.privacy.masks import Masks
 from tidegate.contracts.privacy.tokens import MaskKey
 from tidegate.contracts.rules.clock import Moments
-from tidegate.contracts.rules.compile import DISPOSITIONS, compile_rules
-from tidegate.contracts.rules.compiled import RuleSet
+from tidegate.contracts.rules.compile import DISPOSITIONS
 from tidegate.contracts.verdict import Severity, Stage, Verdict
 
 
@@ -246,7 +241,7 @@ def compile_plan(
     field, a comparison of different types, a bad pattern or expression, an ambiguous column, or a `$ref` that leaves
     the document.
     """
-    parts = _compile_parts(contract, mask_key)
+    parts = compile_parts(contract, mask_key)
     if fastpath is None:
         fastpath = switch.is_on()
     compiled = parts.payload_format, parts.rules, parts.columns
@@ -259,68 +254,6 @@ def compile_plan(
         refuses_null=contract.tombstones == "refuse",
     )
     return EnforcementPlan(contract, judge, parts.masks, fastpath=fastpath)
-
-
-def check_compiles(contract: DataContract) -> None:
-    """Check that a contract compiles, without building the fast path. Raises ContractError like `compile_plan`."""
-    _compile_parts(contract, None)
-
-
-def table_columns(contract: DataContract) -> tuple[TypedColumn, ...]:
-    """Return the columns of a contract's table. Raises ContractError like `compile_plan`."""
-    return _compile_parts(contract, None).columns
-
-
-def schema_fields(contract: DataContract) -> SchemaFields:
-    """Return the fields that the schema of a contract declares. Raises ContractError if it does not compile."""
-    return _compile_format(contract).fields
-
-
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """The compiled parts of a contract without its fast path: all parts in which an author can make mistakes."""
-
-    payload_format: JsonSchemaFormat | AvroFormat
-    rules: RuleSet
-    columns: tuple[TypedColumn, ...]
-    masks: Masks
-
-
-def _compile_parts(contract: DataContract, mask_key: MaskKey | None) -> _Parts:
-    problems = list(inconsistencies(contract))
-    if contract.framing == "auto" and isinstance(contract.schema_, AvroSchema):
-        message = "`auto` is for JSON: bare Avro may begin with a zero byte as well; say `none` or `confluent-prefix`"
-        problems.append(Problem("/framing", message))
-    payload_format = rules = None
-    columns: tuple[TypedColumn, ...] = ()
-    try:
-        payload_format = _compile_format(contract)
-    except ContractError as error:
-        raise ContractError((*problems, *error.problems)) from None
-    problems += privacy_problems(contract, payload_format.fields)
-    masks = masks_of(contract, mask_key)
-    formats_hold = isinstance(contract.schema_, JsonSchema) and contract.schema_.formats == "assert"
-    try:
-        rules = compile_rules(contract, payload_format.fields)
-    except ContractError as error:
-        problems += error.problems
-    try:
-        columns = compile_columns(contract, payload_format.fields, formats_hold=formats_hold, masks=masks)
-        typed = pa.schema([(column.name, column.kind.arrow_type) for column in columns])
-        problems += compile_expectations(contract.expectations, typed)[1]
-    except ContractError as error:
-        problems += error.problems
-    if problems or rules is None:
-        raise ContractError(tuple(problems))
-    return _Parts(payload_format, rules, columns, masks)
-
-
-def _compile_format(contract: DataContract) -> JsonSchemaFormat | AvroFormat:
-    match contract.schema_:
-        case JsonSchema():
-            return JsonSchemaFormat(contract.schema_)
-        case AvroSchema():
-            return AvroFormat(contract.schema_)
 
 
 def _rebuilt(

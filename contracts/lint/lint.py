@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
+from tidegate.contracts.compiled import check_compiles, schema_fields
 from tidegate.contracts.document.fields import SchemaFields, join, tokens
 from tidegate.contracts.document.load import LoadedContract, read_draft
 from tidegate.contracts.document.model import DataContract, JsonSchema
@@ -25,7 +26,6 @@ from tidegate.contracts.formats.json_keywords import (
 from tidegate.contracts.formats.json_schema import require_schema
 from tidegate.contracts.inclusion.json_schema.dialect import FORMATS, Dialect, dialect_of
 from tidegate.contracts.inclusion.json_schema.keywords import KEYWORDS
-from tidegate.contracts.judge.plan import check_compiles, schema_fields
 from tidegate.contracts.rules.cel import roots_of, tree_of
 from tidegate.contracts.rules.cel_syntax import Call, Const, Entries, Fold, Ident, Items, Node, Select
 from tidegate.contracts.rules.places import ANYWHERE, EACH

@@ -17,10 +17,11 @@ from typing import Any, Final
 import orjson
 import pyarrow as pa
 
+from tidegate.contracts.compiled import schema_fields
 from tidegate.contracts.document.fields import value_at
 from tidegate.contracts.document.model import DataContract, JsonSchema
 from tidegate.contracts.errors import ContractError, SettingsError, mistakes_by_rule
-from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan, schema_fields
+from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 from tidegate.contracts.privacy.classes import classes_of
 from tidegate.contracts.strength.candidates import Rule, candidate_rules
 from tidegate.contracts.strength.good_values import ABSENT, GoodField, good_fields, ordered_pairs

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from tidegate.contracts.compatibility.compare import compare, compare_for, suggested_version
 from tidegate.contracts.compatibility.finding import Comparison, Finding, FindingSeverity, is_transitive
+from tidegate.contracts.compiled import check_compiles
 from tidegate.contracts.document.fingerprint import fingerprint
 from tidegate.contracts.document.load import LoadedContract
 from tidegate.contracts.document.model import Compatibility, DataContract
 from tidegate.contracts.document.semver import precedence
 from tidegate.contracts.errors import ContractError, Problem
-from tidegate.contracts.judge.plan import check_compiles
 from tidegate.contracts.words import seen
 from tidegate.gateway.checks.baselines import Baseline, Missing
 from tidegate.gateway.checks.discovery import Candidate

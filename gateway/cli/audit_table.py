@@ -18,11 +18,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from rich.text import Text
 
 from tidegate.contracts.address_secrets import masked
+from tidegate.contracts.compiled import schema_fields
 from tidegate.contracts.document.fields import refuses_null
 from tidegate.contracts.errors import SettingsError
 from tidegate.contracts.expectations.compile import Partials
 from tidegate.contracts.explain.account import Explainer, Explanation
-from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan, schema_fields
+from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 from tidegate.contracts.lint.lint import lint
 from tidegate.contracts.stream.bounds import MOST_EXPECTATIONS, MOST_RULES
 from tidegate.contracts.stream.counts import rule_counts

@@ -8,11 +8,12 @@ from typing import Annotated
 import orjson
 import typer
 
+from tidegate.contracts.compiled import table_columns
 from tidegate.contracts.document.load import read_source
 from tidegate.contracts.errors import ContractError, SettingsError
 from tidegate.contracts.exchange.expectation_suite import unread_of_suite, with_derived_columns
 from tidegate.contracts.expectations.library import read_suite, write_suite
-from tidegate.contracts.judge.plan import compile_plan, table_columns
+from tidegate.contracts.judge.plan import compile_plan
 from tidegate.contracts.lint.lint import lint
 from tidegate.gateway.cli.options import ContractFile
 from tidegate.gateway.cli.terminal import show_left_out

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tidegate.contracts.columns.union import GroupColumns, conflicts
+from tidegate.contracts.compiled import table_columns
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import ContractError, Problem
 from tidegate.contracts.judge.groups import MOST_GROUPS
-from tidegate.contracts.judge.plan import table_columns
 from tidegate.gateway.registry.schemas.names import scopes
 from tidegate.gateway.registry.subject_scope import ENFORCED, config_of
 from tidegate.gateway.storage.sql import Stores

@@ -12,6 +12,7 @@ from typing import Any
 from fastavro.schema import to_parsing_canonical_form
 
 from tidegate.contracts.columns.union import GroupColumns, unfollowed
+from tidegate.contracts.compiled import check_compiles, table_columns
 from tidegate.contracts.document.fingerprint import fingerprint
 from tidegate.contracts.document.load import dump_contract
 from tidegate.contracts.document.model import AvroSchema, DataContract, JsonSchema, Status
@@ -20,7 +21,7 @@ from tidegate.contracts.document.semver import next_major, next_minor, next_patc
 from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import ContractError, Problem
 from tidegate.contracts.inclusion.answer import Outcome
-from tidegate.contracts.judge.plan import check_compiles, compile_plan, table_columns
+from tidegate.contracts.judge.plan import compile_plan
 from tidegate.gateway.registry.compatibility_groups import group_setting
 from tidegate.gateway.registry.proofs import proven
 from tidegate.gateway.registry.schema_compatibility import Earlier, check_compatibility, inclusion

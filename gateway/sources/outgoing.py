@@ -10,12 +10,13 @@ import fastavro
 import orjson
 
 from tidegate.contracts.columns.table_limits import write_key
+from tidegate.contracts.compiled import table_columns
 from tidegate.contracts.document.model import AvroSchema, DataContract
 from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import SettingsError
 from tidegate.contracts.formats.framing import PREFIX_BYTES
 from tidegate.contracts.formats.writers import SCHEMA_HEADER, WriterSchema, WriterSchemas
-from tidegate.contracts.judge.plan import compile_plan, table_columns
+from tidegate.contracts.judge.plan import compile_plan
 from tidegate.contracts.verdict import Violation
 from tidegate.gateway.sources.record_reader import RecordReader
 from tidegate.gateway.sources.source import Source, Unreadable

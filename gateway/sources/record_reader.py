@@ -13,6 +13,7 @@ import orjson
 import pyarrow as pa
 
 from tidegate.contracts.columns.json_rows import json_cells, json_record, json_rows
+from tidegate.contracts.compiled import schema_fields
 from tidegate.contracts.document.fields import refuses_null, types_of
 from tidegate.contracts.document.model import AvroSchema, DataContract
 from tidegate.contracts.errors import SettingsError
@@ -22,7 +23,6 @@ from tidegate.contracts.formats.framing import PREFIX_BYTES
 from tidegate.contracts.formats.json_records import decode_exactly
 from tidegate.contracts.formats.writers import WriterSchema, WriterSchemas
 from tidegate.contracts.infer.infer import VALUES
-from tidegate.contracts.judge.plan import schema_fields
 from tidegate.contracts.verdict import Violation
 from tidegate.gateway.sources.record_files import RecordBlock
 from tidegate.gateway.sources.source import Chunk, Source, Unreadable

@@ -23,10 +23,10 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody gives it
 
 from tidegate.contracts.columns.json_rows import json_cells, json_rows
+from tidegate.contracts.compiled import schema_fields
 from tidegate.contracts.document.fields import refuses_null, types_of
 from tidegate.contracts.document.model import AvroSchema, DataContract
 from tidegate.contracts.errors import ConflictError, SettingsError
-from tidegate.contracts.judge.plan import schema_fields
 from tidegate.contracts.stream.history import (
     HistoryInput,
     HistoryLoad,

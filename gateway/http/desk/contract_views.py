@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tidegate.contracts.compiled import schema_fields
 from tidegate.contracts.document.fields import FieldType, SchemaFields
 from tidegate.contracts.document.model import (
     Compatibility,
@@ -20,7 +21,6 @@ from tidegate.contracts.document.rule_model import Rule
 from tidegate.contracts.document.terms import OnViolation
 from tidegate.contracts.document.yaml_writer import write_yaml
 from tidegate.contracts.errors import ContractError, NotFoundError
-from tidegate.contracts.judge.plan import schema_fields
 from tidegate.contracts.rules.kinds.registry import kind_of
 from tidegate.contracts.verdict import Severity, Stage
 from tidegate.contracts.words import counted

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.unit.contracts.exchange.test_odcs import DOCUMENT
+from tidegate.contracts.compiled import check_compiles
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.document.yaml_source import read_yaml
 from tidegate.contracts.exchange import read
-from tidegate.contracts.judge.plan import check_compiles
 from tidegate.contracts.lint.lint import lint
 from tidegate.gateway.cli import exchange
 from tidegate.gateway.exits import ExitCode

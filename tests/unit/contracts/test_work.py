@@ -14,6 +14,7 @@ from tidegate.contracts.compatibility.compare import compare
 from tidegate.contracts.compatibility.expressions import MAX_STEPS, refuses_as_much
 from tidegate.contracts.compatibility.judging import Judge, Pair
 from tidegate.contracts.compatibility.separation import MAX_PREPARATION, Search
+from tidegate.contracts.compiled import check_compiles
 from tidegate.contracts.document.load import parse_contract
 from tidegate.contracts.document.model import DataContract, JsonSchema
 from tidegate.contracts.document.rule_model import Cel
@@ -25,7 +26,7 @@ from tidegate.contracts.formats.json_steps import MAX_STEPS as MAX_RECORD_STEPS
 from tidegate.contracts.formats.json_steps import StepCounter
 from tidegate.contracts.formats.json_work import MAX_CHAIN, MAX_LEVELS, TooMuchWorkError, check_work
 from tidegate.contracts.inclusion.json_schema.prover import Budget
-from tidegate.contracts.judge.plan import check_compiles, compile_plan
+from tidegate.contracts.judge.plan import compile_plan
 from tidegate.contracts.lint.lint import lint
 from tidegate.contracts.privacy.classes import classes_of
 

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tidegate.contracts.compiled import check_compiles
 from tidegate.contracts.document.load import load_contract, parse_contract
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.document.source import Source
@@ -20,7 +21,7 @@ from tidegate.contracts.exchange.imported import Imported
 from tidegate.contracts.exchange.odcs import read_odcs, write_odcs
 from tidegate.contracts.exchange.odcs_properties import KEPT
 from tidegate.contracts.exchange.read import read_foreign
-from tidegate.contracts.judge.plan import check_compiles, compile_plan
+from tidegate.contracts.judge.plan import compile_plan
 
 EXAMPLES = sorted((Path(__file__).parents[4] / "schemas" / "examples").glob("*/contract.yaml"))
 DOCUMENT = """\

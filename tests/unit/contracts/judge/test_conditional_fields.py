@@ -10,10 +10,10 @@ import pytest
 from tests.documents import contract_with, plan_with
 from tidegate import Contract
 from tidegate.contracts.compatibility.compare import compare
+from tidegate.contracts.compiled import schema_fields
 from tidegate.contracts.document.model import Compatibility, DataContract
 from tidegate.contracts.formats.json_fields import JsonFields
 from tidegate.contracts.inclusion.answer import Outcome
-from tidegate.contracts.judge.plan import schema_fields
 from tidegate.contracts.verdict import Disposition
 
 INTEGER = {"properties": {"x": {"type": "integer"}}}

@@ -14,11 +14,12 @@ from tests import documents
 from tests.marks import full
 from tests.steps import steps_of
 from tidegate.contracts.compatibility.compare import compare
+from tidegate.contracts.compiled import check_compiles
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.errors import ContractError
 from tidegate.contracts.explain.account import Explainer
 from tidegate.contracts.inclusion.answer import Outcome
-from tidegate.contracts.judge.plan import EnforcementPlan, check_compiles, compile_plan
+from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 from tidegate.contracts.lint.lint import check_spelling
 from tidegate.contracts.rules.places import places
 
