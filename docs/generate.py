@@ -23,6 +23,7 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from docs.log_events import MEANINGS as EVENTS
+from tidegate.contracts.compatibility.weakening import CODES as WEAKENINGS
 from tidegate.contracts.document import model
 from tidegate.contracts.document.rule_model import Condition, Rule
 from tidegate.contracts.stream.kafka_connection import KafkaSettings
@@ -424,6 +425,10 @@ def _finding_codes() -> Iterator[str]:
         yield from _table(("code", "meaning"), rows)
 
 
+def _weakening_codes() -> Iterator[str]:
+    yield from _table(("code", "meaning"), [(_code(code), meaning) for code, meaning in WEAKENINGS.items()])
+
+
 _WRITERS: Final = {
     "contract-fields": _contract_fields,
     "rule-kinds": _rule_kinds,
@@ -441,6 +446,7 @@ _WRITERS: Final = {
     "log-events": _log_events,
     "kafka-headers": _kafka_headers,
     "finding-codes": _finding_codes,
+    "weakening-codes": _weakening_codes,
 }
 
 if __name__ == "__main__":
