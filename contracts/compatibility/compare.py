@@ -19,10 +19,10 @@ from tidegate.contracts.compatibility.finding import (
     FindingSeverity,
     directions_of,
 )
-from tidegate.contracts.compatibility.judging import Judge
 from tidegate.contracts.compatibility.predicates import bounded_searches
 from tidegate.contracts.compatibility.rules import compare_rules
 from tidegate.contracts.compatibility.schemas import altered_fields, compare_schemas
+from tidegate.contracts.compatibility.witness_search import Judge
 from tidegate.contracts.document.fields import tokens
 from tidegate.contracts.document.model import Compatibility, Consumer, DataContract
 from tidegate.contracts.document.semver import next_major, next_minor, next_patch

@@ -8,8 +8,8 @@ from itertools import chain, product
 from typing import Any, Final
 
 from tidegate.contracts.compatibility.finding import Change, Comparison, Direction, FindingSeverity, overlap
-from tidegate.contracts.compatibility.judging import Judge
 from tidegate.contracts.compatibility.rule_schemas import STEPS, with_rules
+from tidegate.contracts.compatibility.witness_search import Judge
 from tidegate.contracts.document.model import Consumer, DataContract, JsonSchema
 from tidegate.contracts.document.semver import major_of
 from tidegate.contracts.document.terms import equal_json

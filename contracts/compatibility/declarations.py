@@ -21,7 +21,7 @@ from tidegate.contracts.compatibility.finding import (
     shown,
     was_and_is,
 )
-from tidegate.contracts.compatibility.judging import Judge
+from tidegate.contracts.compatibility.witness_search import Judge
 from tidegate.contracts.document.fields import join
 from tidegate.contracts.document.model import Compatibility, DataContract, JsonSchema, Status
 from tidegate.contracts.document.terms import OnViolation

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from tidegate.contracts.compatibility.expressions import MAX_STEPS, Member, Members, refuses_as_much
 from tidegate.contracts.compatibility.finding import Change, Direction, FindingSeverity, overlap, was_and_is
-from tidegate.contracts.compatibility.judging import Judge, Pair
 from tidegate.contracts.compatibility.predicates import Predicate, implied, predicate_of
 from tidegate.contracts.compatibility.rule_schemas import covered_by_schema, member_of
 from tidegate.contracts.compatibility.separation import Search
+from tidegate.contracts.compatibility.witness_search import Judge, Pair
 from tidegate.contracts.document.fields import tokens
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.document.rule_model import Cel, Rule

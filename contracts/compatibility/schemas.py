@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from tidegate.contracts.compatibility.advice import ASSUMED, advice_about, is_declared_now
 from tidegate.contracts.compatibility.finding import BOTH, Change, Direction, FindingSeverity
-from tidegate.contracts.compatibility.judging import Judge
 from tidegate.contracts.compatibility.rule_schemas import dialect_of, kept_rules, with_schemas
 from tidegate.contracts.compatibility.separation import MISSING, values_at
+from tidegate.contracts.compatibility.witness_search import Judge
 from tidegate.contracts.document.fields import tokens
 from tidegate.contracts.document.model import AvroSchema, DataContract, JsonSchema
 from tidegate.contracts.document.rule_model import Rule

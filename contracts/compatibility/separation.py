@@ -15,8 +15,8 @@ from itertools import permutations, product
 from math import isfinite
 from typing import Any, Final, assert_never
 
-from tidegate.contracts.compatibility.judging import Judge, Pair, Refusal
 from tidegate.contracts.compatibility.predicates import first_text
+from tidegate.contracts.compatibility.witness_search import Judge, Pair, Refusal
 from tidegate.contracts.document.fields import FieldType, tokens
 from tidegate.contracts.document.model import JsonSchema
 from tidegate.contracts.document.rule_model import AMOUNT_BOUNDS, BaseRule, Rule

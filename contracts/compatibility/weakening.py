@@ -13,10 +13,10 @@ from typing import Any, Final
 from tidegate.contracts.compatibility.declarations import accepts_more_framings, compare_columns, keeps_level
 from tidegate.contracts.compatibility.expectations import compare_expectations, effect_of_batch
 from tidegate.contracts.compatibility.finding import Change, Direction, was_and_is
-from tidegate.contracts.compatibility.judging import Judge
 from tidegate.contracts.compatibility.predicates import bounded_searches
 from tidegate.contracts.compatibility.rules import compare_rules, have_one_meaning
 from tidegate.contracts.compatibility.schemas import altered_fields, compare_schemas
+from tidegate.contracts.compatibility.witness_search import Judge
 from tidegate.contracts.document.fields import join, tokens
 from tidegate.contracts.document.model import AvroSchema, DataContract, ErrorBudget, Mask
 from tidegate.contracts.document.rule_model import Rule

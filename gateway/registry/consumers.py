@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
 
-from tidegate.contracts.compatibility.judging import Judge
+from tidegate.contracts.compatibility.witness_search import Judge
 from tidegate.contracts.document.fields import suggestion
 from tidegate.contracts.document.load import parse_contract
 from tidegate.contracts.document.model import Consumer, DataContract, JsonSchema, Status

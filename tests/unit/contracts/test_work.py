@@ -12,8 +12,8 @@ import pytest
 from tests.steps import chain, loops, steps_of
 from tidegate.contracts.compatibility.compare import compare
 from tidegate.contracts.compatibility.expressions import MAX_STEPS, refuses_as_much
-from tidegate.contracts.compatibility.judging import Judge, Pair
 from tidegate.contracts.compatibility.separation import MAX_PREPARATION, Search
+from tidegate.contracts.compatibility.witness_search import Judge, Pair
 from tidegate.contracts.compiled import check_compiles
 from tidegate.contracts.document.load import parse_contract
 from tidegate.contracts.document.model import DataContract, JsonSchema

@@ -8,9 +8,9 @@ import pytest
 
 from tidegate.contracts.compatibility.compare import compare
 from tidegate.contracts.compatibility.finding import FindingSeverity
-from tidegate.contracts.compatibility.judging import Judge
 from tidegate.contracts.compatibility.rule_schemas import kept_rules
 from tidegate.contracts.compatibility.schemas import Examples, Guard
+from tidegate.contracts.compatibility.witness_search import Judge
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.inclusion.json_schema import Pair
 from tidegate.contracts.judge.plan import compile_plan

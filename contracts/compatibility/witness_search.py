@@ -1,4 +1,4 @@
-"""Judging of records by the compiled plans of two contracts, to find records that one writes and the other refuses.
+"""Search for records that one contract writes and the other refuses, by judging with the compiled plans of both.
 
 `old` is the contract that accepts the records, `new` the one that must accept them too. These are base and candidate
 for backward compatibility, candidate and base for forward.
