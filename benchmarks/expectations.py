@@ -19,7 +19,7 @@ from benchmarks.admissions_data import contract, values
 from benchmarks.figures import Figure, benchmark_parser, interleaved_seconds, report_figures
 from benchmarks.spark_session import benchmark_session
 from tidegate.contracts.document.model import Expectation
-from tidegate.contracts.expectations.checks import Finding
+from tidegate.contracts.expectations.checks import CheckedExpectation
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 from tidegate.spark_jobs.worker.part_writer import INPUT, FileTarget, judge_and_write
 from tidegate.spark_jobs.worker.record_spool import Packing
@@ -98,7 +98,7 @@ def kafka_rows(records: int) -> pa.Table:
     )
 
 
-def run(rows: DataFrame, plan: EnforcementPlan, folder: str) -> tuple[Finding | None, ...]:
+def run(rows: DataFrame, plan: EnforcementPlan, folder: str) -> tuple[CheckedExpectation | None, ...]:
     """Judge and write a batch as the job does; return the finding of each expectation."""
     source = pa.struct(
         [
@@ -118,7 +118,7 @@ def run(rows: DataFrame, plan: EnforcementPlan, folder: str) -> tuple[Finding | 
     return plan.expectations.find(read_partials(plan, noted))
 
 
-def require_all_met(plan: EnforcementPlan, findings: tuple[Finding | None, ...]) -> None:
+def require_all_met(plan: EnforcementPlan, findings: tuple[CheckedExpectation | None, ...]) -> None:
     """Assert that each expectation was evaluated and is met."""
     for each, finding in zip(plan.expectations.compiled, findings, strict=True):
         assert finding is not None, each.expectation

@@ -29,7 +29,7 @@ from tidegate.gateway.streams.quarantine_index.columns import Positions
 from tidegate.gateway.streams.quarantine_index.facets import ProblemKey, all_records, version_facet
 from tidegate.gateway.streams.quarantine_index.filters import QuarantineFilter
 from tidegate.gateway.streams.quarantine_index.merge import RefusalBatch, add_columns
-from tidegate.gateway.streams.quarantine_index.partitions import IndexedPartitions, Step
+from tidegate.gateway.streams.quarantine_index.partitions import IndexedPartitions, PartitionCommit
 from tidegate.gateway.streams.quarantine_index.reading import Dimension, QuarantineIndex
 from tidegate.gateway.streams.quarantine_index.refusals import (
     ContractHints,
@@ -198,7 +198,7 @@ def ingest(database: Database, records: int) -> list[Figure]:
             found = reader.read(record)
             assert found is not None
             batch.add(*found)
-        (claimed,) = partitions.commit([Step(claimed, batch, start + STEP)])
+        (claimed,) = partitions.commit([PartitionCommit(claimed, batch, start + STEP)])
         assert claimed is not None
     seconds, cpu_seconds = time.perf_counter() - wall, time.process_time() - cpu
     print(

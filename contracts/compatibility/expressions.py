@@ -23,7 +23,7 @@ from typing import Any, Final
 from tidegate.contracts.document.rule_model import Cel
 from tidegate.contracts.document.times import NANOSECONDS
 from tidegate.contracts.inclusion.json_schema.prover import Budget, BudgetSpentError
-from tidegate.contracts.rules.cel import Outcome, moment_of, outcome_of, roots_of, span_of, tree_of
+from tidegate.contracts.rules.cel import ExpressionResult, moment_of, outcome_of, roots_of, span_of, tree_of
 from tidegate.contracts.rules.cel_syntax import Call, Const, Fold, Items, Node, Roots, Select
 from tidegate.contracts.rules.cel_syntax import Const as Literal
 from tidegate.contracts.rules.places import Path
@@ -179,11 +179,11 @@ _TRUE, _FALSE, _UNKNOWN, _ERROR = 1, 2, 4, 8
 """Answers as bits; a set of possible answers is their union."""
 _ANSWERS: Final = (_TRUE, _FALSE, _UNKNOWN, _ERROR)
 _OF_OUTCOME: Final = {
-    Outcome.HOLDS: _TRUE,
-    Outcome.BROKEN: _FALSE,
-    Outcome.UNKNOWN: _UNKNOWN,
-    Outcome.ERROR: _ERROR,
-    Outcome.EXHAUSTED: _ERROR,
+    ExpressionResult.HOLDS: _TRUE,
+    ExpressionResult.BROKEN: _FALSE,
+    ExpressionResult.UNKNOWN: _UNKNOWN,
+    ExpressionResult.ERROR: _ERROR,
+    ExpressionResult.EXHAUSTED: _ERROR,
 }
 _COMPARISONS: Final = {"_<_": "<", "_<=_": "<=", "_>_": ">", "_>=_": ">=", "_==_": "==", "_!=_": "!="}
 

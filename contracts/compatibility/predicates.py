@@ -164,7 +164,7 @@ class Strings:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedValues:
     """The refused values of one field. Moments are keys of the order of the field; dates are ordinal days."""
 
     numbers: Intervals = field(default_factory=Intervals)
@@ -173,9 +173,9 @@ class Refused:
     booleans: frozenset[bool] = frozenset()
     null: bool = False
 
-    def union(self, other: Refused) -> Refused:
+    def union(self, other: RefusedValues) -> RefusedValues:
         """Return the union of both refused sets."""
-        return Refused(
+        return RefusedValues(
             self.numbers.union(other.numbers),
             self.moments.union(other.moments),
             self.strings.union(other.strings),
@@ -183,7 +183,7 @@ class Refused:
             self.null or other.null,
         )
 
-    def is_within(self, other: Refused, domain: Domain) -> bool:
+    def is_within(self, other: RefusedValues, domain: Domain) -> bool:
         """Return whether this set is proven to be a subset of the other, within the values that the domain allows."""
         return (
             (other.null or not self.null)
@@ -217,7 +217,7 @@ class OfField:
     """A rule that refuses a set of values of one field."""
 
     field: str
-    refused: Refused
+    refused: RefusedValues
     domain: Domain
 
 
@@ -238,7 +238,7 @@ class WhenNeeded:
 
     field: str
     other: str
-    condition: Refused | None
+    condition: RefusedValues | None
     domain: Domain
 
 
@@ -332,7 +332,9 @@ def implied(predicate: Predicate, others: Iterable[Predicate]) -> bool:
             and each.field == predicate.field
             and each.domain.sort == predicate.domain.sort
         ]
-        return predicate.refused.is_within(reduce(Refused.union, alike, Refused()), predicate.domain)
+        return predicate.refused.is_within(
+            reduce(RefusedValues.union, alike, RefusedValues()), predicate.domain
+        )
     return any(_implies(each, predicate) for each in others)
 
 
@@ -399,21 +401,21 @@ def _from_now(form: Outside) -> tuple[Cut | None, Cut | None] | None:
     return (low[0] if low else None, high[0] if high else None)
 
 
-def _refused(form: FieldForm, domain: Domain) -> Refused | None:
+def _refused(form: FieldForm, domain: Domain) -> RefusedValues | None:
     match form:
         case Listed():
             return _listed(form.values, domain)
         case Others():
             return _others(_listed(form.values, domain))
         case Unmatched():
-            return Refused(strings=Strings(unmatched=frozenset({form.pattern})))
+            return RefusedValues(strings=Strings(unmatched=frozenset({form.pattern})))
         case Outside():
             return _outside(form.limits, domain)
         case _:
             assert_never(form)
 
 
-def _listed(values: Iterable[Scalar], domain: Domain) -> Refused:
+def _listed(values: Iterable[Scalar], domain: Domain) -> RefusedValues:
     numbers, moments, strings, booleans = [], [], set(), set()
     for value in values:
         match value:
@@ -429,7 +431,7 @@ def _listed(values: Iterable[Scalar], domain: Domain) -> Refused:
                 numbers.append(Fraction(exact(value)))
             case None:
                 pass  # a rule with null in its list does not compile
-    return Refused(
+    return RefusedValues(
         Intervals.points(numbers),
         Intervals.points(moments),
         Strings(frozenset(strings)),
@@ -437,10 +439,10 @@ def _listed(values: Iterable[Scalar], domain: Domain) -> Refused:
     )
 
 
-def _others(listed: Refused) -> Refused:
+def _others(listed: RefusedValues) -> RefusedValues:
     """Return the refused values that are of a listed type, but are not listed."""
     has_strings = bool(listed.strings.listed)
-    return Refused(
+    return RefusedValues(
         listed.numbers.complement() if listed.numbers.parts else Intervals(),
         listed.moments.complement() if listed.moments.parts else Intervals(),
         Strings(listed.strings.listed, True) if has_strings else Strings(),
@@ -448,7 +450,7 @@ def _others(listed: Refused) -> Refused:
     )
 
 
-def _outside(limits: Mapping[str, Any], domain: Domain) -> Refused | None:
+def _outside(limits: Mapping[str, Any], domain: Domain) -> RefusedValues | None:
     low: Cut | None = None
     high: Cut | None = None
     is_of_times = False
@@ -462,7 +464,7 @@ def _outside(limits: Mapping[str, Any], domain: Domain) -> Refused | None:
         else:
             high = (value, _UPPER[name])
     outside = Intervals.between(low, high).complement()
-    return Refused(moments=outside) if is_of_times else Refused(numbers=outside)
+    return RefusedValues(moments=outside) if is_of_times else RefusedValues(numbers=outside)
 
 
 def _amount(limit: float | str) -> Fraction | None:

@@ -21,7 +21,7 @@ Path = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class FormMistake:
     """One mistake in the form of a document; `about` is the kind of the part at `path`."""
 
     path: Path
@@ -40,7 +40,7 @@ _TAGGED = {"rules", "steps"}
 
 def diagnose(
     document: dict[str, Any], error: ValidationError, root: type[BaseModel] = DataContract
-) -> list[Finding]:
+) -> list[FormMistake]:
     """Return the mistakes in the form of `document`, which `root` describes, as plain sentences."""
     details: dict[Path, list[ErrorDetails]] = {}
     for detail in error.errors(include_url=False):
@@ -93,25 +93,27 @@ def _has(value: Any, step: str | int) -> bool:
 
 def _finding(
     document: dict[str, Any], path: Path, details: list[ErrorDetails], root: type[BaseModel]
-) -> Finding:
+) -> FormMistake:
     if all(detail["type"] in _EXPECTED for detail in details):
-        return Finding(path, _mismatch(path, details, root))
+        return FormMistake(path, _mismatch(path, details, root))
     detail = next(detail for detail in details if detail["type"] not in _EXPECTED)
     match detail["type"]:
         case "extra_forbidden":
             known = _known_keys(document, path[:-1], root)
-            return Finding(path, f"unknown key `{path[-1]}`{suggest(str(path[-1]), known)}", "unknown key")
+            return FormMistake(
+                path, f"unknown key `{path[-1]}`{suggest(str(path[-1]), known)}", "unknown key"
+            )
         case "union_tag_invalid" | "union_tag_not_found":
             return _wrong_kind(path, detail, root)
         case "missing":
-            return Finding(path, f"`{path[-1]}` is missing")
+            return FormMistake(path, f"`{path[-1]}` is missing")
     sentence = _sentence(detail)
     if detail["loc"][-1] == "[key]":
-        return Finding(path, f"the key {sentence}", "key")
-    return Finding(path, f"{_subject(path)} {sentence}")
+        return FormMistake(path, f"the key {sentence}", "key")
+    return FormMistake(path, f"{_subject(path)} {sentence}")
 
 
-def _misspelt(document: Any, finding: Finding, root: type[BaseModel]) -> Iterator[Path]:
+def _misspelt(document: Any, finding: FormMistake, root: type[BaseModel]) -> Iterator[Path]:
     """Yield the missing key that an unknown key was probably meant to be, so that one mistake has one message."""
     if finding.about == "unknown key":
         parent = finding.path[:-1]
@@ -166,16 +168,16 @@ def _fits(part: type[BaseModel], value: dict[str, Any]) -> bool:
     )
 
 
-def _wrong_kind(path: Path, detail: ErrorDetails, root: type[BaseModel]) -> Finding:
+def _wrong_kind(path: Path, detail: ErrorDetails, root: type[BaseModel]) -> FormMistake:
     key, known = _discriminator(path, detail, root)
     if detail["type"] == "union_tag_invalid":
         word = str(detail["ctx"]["tag"])
-        return Finding((*path, key), f"unknown {key} `{word:.40}`{suggest(word, known)}")
+        return FormMistake((*path, key), f"unknown {key} `{word:.40}`{suggest(word, known)}")
     known_keys = {name for part in _union(path, root) for name in part.model_fields}
     for name in detail["input"]:
         if name not in known_keys and closest(str(name), [key]) is not None:
-            return Finding((*path, name), f"unknown key `{name}`; did you mean `{key}`?", "key")
-    return Finding((*path, key), f"`{key}` is missing; use one of {', '.join(known)}")
+            return FormMistake((*path, name), f"unknown key `{name}`; did you mean `{key}`?", "key")
+    return FormMistake((*path, key), f"`{key}` is missing; use one of {', '.join(known)}")
 
 
 def _discriminator(path: Path, detail: ErrorDetails, root: type[BaseModel]) -> tuple[str, list[str]]:

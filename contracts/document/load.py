@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from tidegate.contracts.document.consistency import inconsistencies
-from tidegate.contracts.document.diagnosis import Finding, diagnose
+from tidegate.contracts.document.diagnosis import FormMistake, diagnose
 from tidegate.contracts.document.json_source import read_json
 from tidegate.contracts.document.model import SCHEMA_KEY, DataContract
 from tidegate.contracts.document.source import Place, Source, escape, syntax_error
@@ -158,7 +158,7 @@ def _parse_draft(text: str | bytes, name: str, read_schema: ReadSchema | None) -
     return replace(draft, problems=tuple(problems), contract=contract if is_complete else None)
 
 
-def _build(document: dict[str, Any]) -> tuple[DataContract | None, list[Finding], tuple[int, ...]]:
+def _build(document: dict[str, Any]) -> tuple[DataContract | None, list[FormMistake], tuple[int, ...]]:
     """Build the contract without its faulty parts, as far as `_without` can remove them.
 
     Return the contract (None if it is still invalid), the mistakes, and the index in the document of each rule.
@@ -200,7 +200,7 @@ _INDEPENDENT = {
 """Optional keys that no other part of a contract refers to."""
 
 
-def _without(document: dict[str, Any], findings: list[Finding]) -> tuple[dict[str, Any], tuple[int, ...]]:
+def _without(document: dict[str, Any], findings: list[FormMistake]) -> tuple[dict[str, Any], tuple[int, ...]]:
     """Return the document without faulty parts that are not essential, so that other mistakes can be reported too.
 
     These are unknown keys, rules with any mistake, and parts that no other part refers to; faulty required keys get
@@ -231,7 +231,7 @@ def _without(document: dict[str, Any], findings: list[Finding]) -> tuple[dict[st
     return {**sound, "rules": [rules[index] for index in indexes]}, indexes
 
 
-def _place(finding: Finding, document: Source, schema: Source | None) -> Problem:
+def _place(finding: FormMistake, document: Source, schema: Source | None) -> Problem:
     if finding.about == "value":
         return _locate(Problem(finding.pointer, finding.message), document, schema)
     return document.problem(finding.pointer, finding.message, at_key=True)

@@ -37,7 +37,7 @@ FEWEST_SUMMED: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckedExpectation:
     """The result of an expectation on a batch. `considered` counts the values checked, `unexpected` those that fail.
 
     `observed` is a figure about many values, such as their mean; None if it would reveal a value of the payload.
@@ -57,7 +57,7 @@ class Check:
     """Metrics, and the function that returns the finding from their values for a whole batch, in the same order."""
 
     metrics: tuple[Metric, ...]
-    find: Callable[..., Finding]
+    find: Callable[..., CheckedExpectation]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,40 +81,40 @@ class Arguments:
 def _map(arguments: Arguments, metric: Metric, *, counts_good: bool = False) -> Check:
     """Return the check of each value of a column, from a metric that counts bad values, or else good ones."""
 
-    def find(filled: int, count: int) -> Finding:
+    def find(filled: int, count: int) -> CheckedExpectation:
         return _share(filled, filled - count if counts_good else count, arguments.mostly)
 
     return Check((Filled(arguments.column), metric), find)
 
 
-def _share(considered: int, unexpected: int, mostly: Fraction) -> Finding:
+def _share(considered: int, unexpected: int, mostly: Fraction) -> CheckedExpectation:
     is_met = not considered or Fraction(considered - unexpected, considered) >= mostly
-    return Finding(is_met, considered, unexpected)
+    return CheckedExpectation(is_met, considered, unexpected)
 
 
 def _nulls(arguments: Arguments, *, expected: bool) -> Check:
-    def find(rows: int, filled: int) -> Finding:
+    def find(rows: int, filled: int) -> CheckedExpectation:
         return _share(rows, filled if expected else rows - filled, arguments.mostly)
 
     return Check((Rows(), Filled(arguments.column)), find)
 
 
 def _extreme(arguments: Arguments, which: int) -> Check:
-    def find(filled: int, ends: tuple[Any, Any, bool] | None) -> Finding:
+    def find(filled: int, ends: tuple[Any, Any, bool] | None) -> CheckedExpectation:
         if ends is None:
-            return Finding(is_met=False, considered=0)
+            return CheckedExpectation(is_met=False, considered=0)
         # NaN is above all numbers: always the highest value, and the lowest only without numbers.
         is_nan = ends[2] and (which == 1 or ends[0] is None)
         end = Fraction(ends[which]) if isinstance(ends[which], Decimal) else ends[which]
-        return Finding(not is_nan and arguments.interval.holds(end), filled)
+        return CheckedExpectation(not is_nan and arguments.interval.holds(end), filled)
 
     return Check((Filled(arguments.column), Extremes(arguments.column)), find)
 
 
 def _sum(arguments: Arguments, *, is_mean: bool) -> Check:
-    def find(filled: int, total: Number) -> Finding:
+    def find(filled: int, total: Number) -> CheckedExpectation:
         if not filled:
-            return Finding(is_met=False, considered=0)
+            return CheckedExpectation(is_met=False, considered=0)
         if is_mean:
             total = total / filled if isinstance(total, float) else Fraction(total) / filled
         return _figure(total, filled, arguments.interval)
@@ -126,35 +126,35 @@ def _deviation(arguments: Arguments) -> Check:
     """Return the check of the sample standard deviation. It compares variances, so that no root is rounded."""
     squared = arguments.interval.squared()
 
-    def find(filled: int, total: Number, squares: Number) -> Finding:
+    def find(filled: int, total: Number, squares: Number) -> CheckedExpectation:
         if filled < _LEAST_FOR_DEVIATION or isinstance(total, float) or isinstance(squares, float):
-            return Finding(is_met=False, considered=filled)
+            return CheckedExpectation(is_met=False, considered=filled)
         variance = (squares - Fraction(total) ** 2 / filled) / (filled - 1)
         found = _figure(variance, filled, squared)
         root = None if found.observed is None else found.observed**0.5
-        return Finding(found.is_met, filled, observed=root)
+        return CheckedExpectation(found.is_met, filled, observed=root)
 
     return Check(
         (Filled(arguments.column), Total(arguments.column), Total(arguments.column, squared=True)), find
     )
 
 
-def _figure(value: Number, considered: int, interval: Interval) -> Finding:
+def _figure(value: Number, considered: int, interval: Interval) -> CheckedExpectation:
     observed: float | None = None
     if considered >= FEWEST_SUMMED:
         with suppress(OverflowError):  # beyond the range of doubles
             observed = float(value)
     if observed is not None and not math.isfinite(observed):
         observed = None
-    return Finding(interval.holds(value), considered, observed=observed)
+    return CheckedExpectation(interval.holds(value), considered, observed=observed)
 
 
 def _filled_share(arguments: Arguments) -> Check:
-    def find(rows: int, filled: int) -> Finding:
+    def find(rows: int, filled: int) -> CheckedExpectation:
         if not rows:
-            return Finding(is_met=False, considered=0)
+            return CheckedExpectation(is_met=False, considered=0)
         share = Fraction(filled, rows)
-        return Finding(arguments.interval.holds(share), rows, rows - filled, float(share))
+        return CheckedExpectation(arguments.interval.holds(share), rows, rows - filled, float(share))
 
     return Check((Rows(), Filled(arguments.column)), find)
 
@@ -162,9 +162,9 @@ def _filled_share(arguments: Arguments) -> Check:
 def _distinct(arguments: Arguments, *, inside: bool, all_seen: bool) -> Check:
     everything = (1 << len(arguments.values)) - 1
 
-    def find(filled: int, listed: int, seen: int) -> Finding:
+    def find(filled: int, listed: int, seen: int) -> CheckedExpectation:
         is_met = not (inside and listed < filled) and not (all_seen and seen != everything)
-        return Finding(is_met, filled, filled - listed if inside else None)
+        return CheckedExpectation(is_met, filled, filled - listed if inside else None)
 
     metrics = (
         Filled(arguments.column),
@@ -181,7 +181,7 @@ def _pair(arguments: Arguments, unexpected: Metric) -> Check:
 
 def fixed(is_met: bool) -> Check:  # noqa: FBT001 - its only argument
     """Return the check for a result that depends only on the contract, such as which columns exist."""
-    return Check((Rows(),), lambda rows: Finding(is_met, rows))
+    return Check((Rows(),), lambda rows: CheckedExpectation(is_met, rows))
 
 
 def check_of(name: str, arguments: Arguments) -> Check:  # noqa: C901, PLR0911, PLR0912 - a table
@@ -190,7 +190,8 @@ def check_of(name: str, arguments: Arguments) -> Check:  # noqa: C901, PLR0911, 
     match name.removeprefix("expect_").removeprefix("column_"):
         case "table_row_count_to_be_between" | "table_row_count_to_equal":
             return Check(
-                (Rows(),), lambda rows: Finding(arguments.interval.holds(rows), rows, observed=float(rows))
+                (Rows(),),
+                lambda rows: CheckedExpectation(arguments.interval.holds(rows), rows, observed=float(rows)),
             )
         case "min_to_be_between":
             return _extreme(arguments, 0)

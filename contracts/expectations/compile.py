@@ -13,7 +13,7 @@ import pyarrow as pa
 from tidegate.contracts.document.diagnosis import suggest
 from tidegate.contracts.document.model import Expectation
 from tidegate.contracts.errors import Problem
-from tidegate.contracts.expectations.checks import Arguments, Check, Finding, check_of, fixed
+from tidegate.contracts.expectations.checks import Arguments, Check, CheckedExpectation, check_of, fixed
 from tidegate.contracts.expectations.metrics import Metric, Rows
 from tidegate.contracts.expectations.vocabulary import REFUSED, VOCABULARY, Reader, Shape
 
@@ -71,7 +71,7 @@ class ExpectationPlan:
         nothing = self.observe(pa.RecordBatch.from_pylist([], self.columns))
         return reduce(self._merged, parts, nothing)
 
-    def find(self, partials: Partials) -> tuple[Finding | None, ...]:
+    def find(self, partials: Partials) -> tuple[CheckedExpectation | None, ...]:
         """Return the finding of each expectation, in contract order; None if Great Expectations must judge it."""
         noted = dict(zip(self.metrics, partials, strict=True))
         return tuple(

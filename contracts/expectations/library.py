@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from tidegate.contracts.document.model import DataContract, Expectation
 from tidegate.contracts.errors import ContractError, Problem
 from tidegate.contracts.expectations.bounds import value_of
-from tidegate.contracts.expectations.checks import Finding
+from tidegate.contracts.expectations.checks import CheckedExpectation
 from tidegate.contracts.expectations.compile import CompiledExpectation
 from tidegate.contracts.verdict import Severity
 
@@ -37,7 +37,7 @@ class LibraryFinding:
     observed: float | None = None
 
 
-def agrees(compiled: CompiledExpectation, ours: Finding, theirs: LibraryFinding) -> bool:
+def agrees(compiled: CompiledExpectation, ours: CheckedExpectation, theirs: LibraryFinding) -> bool:
     """Return whether two findings about the same rows agree.
 
     Sums are exact here, but doubles in the library. If a figure is within rounding of a bound, different results are not

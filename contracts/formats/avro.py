@@ -15,7 +15,7 @@ import pyarrow as pa
 from tidegate.contracts.document.fields import FieldType, join, tokens
 from tidegate.contracts.document.model import AvroSchema
 from tidegate.contracts.errors import ContractError
-from tidegate.contracts.formats.avro_nodes import Refused, resolve
+from tidegate.contracts.formats.avro_nodes import UnreadableData, resolve
 from tidegate.contracts.formats.avro_reader import ResolvedReader
 from tidegate.contracts.formats.avro_types import (
     MAX_NESTING,
@@ -131,7 +131,7 @@ class AvroFormat:
                 return self._own
             return ResolvedReader(resolve(_compile(definition), self._reader))
         except (ValueError, ContractError, RecursionError):
-            return ResolvedReader(Refused("was written with a schema that cannot be read here"))
+            return ResolvedReader(UnreadableData("was written with a schema that cannot be read here"))
 
 
 def _records(reader: ResolvedReader, payloads: Sequence[bytes | None]) -> Iterator[Any]:

@@ -24,8 +24,8 @@ from tidegate.contracts.formats.avro_nodes import (
     Members,
     Node,
     Plain,
-    Refused,
     Symbol,
+    UnreadableData,
     Uuid,
     decimal_value,
 )
@@ -103,7 +103,7 @@ class _Compiler:
                 return _map(self.reader(node.value))
             case Choice():
                 return _union([self.reader(branch) for branch in node.branches])
-            case Refused():
+            case UnreadableData():
                 return _refused(node.reason)
             case Fields():
                 return self._record(node)

@@ -124,14 +124,24 @@ class Fields:
 
 
 @dataclass(eq=False, slots=True)
-class Refused:
+class UnreadableData:
     """Data that the reader cannot read; `reason` is the message of the violation."""
 
     reason: str
 
 
 Node = (
-    Plain | Bounded | Uuid | FixedBytes | DecimalNumber | Symbol | Items | Members | Choice | Fields | Refused
+    Plain
+    | Bounded
+    | Uuid
+    | FixedBytes
+    | DecimalNumber
+    | Symbol
+    | Items
+    | Members
+    | Choice
+    | Fields
+    | UnreadableData
 )
 
 
@@ -202,7 +212,7 @@ class _Resolver:
                 named[id(pairs[each.name])] = each
                 continue
             if not each.has_default or not fits(each.default, each.type):
-                node.steps = [(None, Refused(f"has no field `{each.name}`, which has no default"))]
+                node.steps = [(None, UnreadableData(f"has no field `{each.name}`, which has no default"))]
                 break
             node.defaults[each.name] = default_value(each.default, each.type)
         else:
@@ -239,10 +249,10 @@ def _leaf(writer: AvroType, reader: AvroType) -> Node:
     if logical is None:
         return inner
     if written is not None and written != logical and _changes_meaning(written.name, logical.name):
-        return Refused(f"holds a {written} where the contract has a {logical}")
+        return UnreadableData(f"holds a {written} where the contract has a {logical}")
     if logical.name == "decimal":
         if written is not None and written.scale != logical.scale:
-            return Refused(f"holds a {written} where the contract has a {logical}")
+            return UnreadableData(f"holds a {written} where the contract has a {logical}")
         return DecimalNumber(inner, logical.precision, logical.scale)
     if isinstance(inner, Plain) and logical.name in _LIMITS:
         return Bounded(inner, _LIMITS[logical.name])
@@ -253,8 +263,8 @@ def _changes_meaning(written: str, logical: str) -> bool:
     return written != logical and written.startswith(_TIMES) and logical.startswith(_TIMES)
 
 
-def _no_match(writer: AvroType, reader: AvroType) -> Refused:
-    return Refused(f"holds a value of type {_shown(writer)} where the contract has {_shown(reader)}")
+def _no_match(writer: AvroType, reader: AvroType) -> UnreadableData:
+    return UnreadableData(f"holds a value of type {_shown(writer)} where the contract has {_shown(reader)}")
 
 
 def _shown(node: AvroType) -> str:

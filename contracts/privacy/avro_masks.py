@@ -18,7 +18,7 @@ from tidegate.contracts.formats.avro_decoder import compile_reader, read_long
 from tidegate.contracts.formats.avro_matching import chosen_branches, field_pairs
 from tidegate.contracts.formats.avro_nodes import resolve
 from tidegate.contracts.formats.avro_types import Array, AvroType, Map, Primitive, Record, Union
-from tidegate.contracts.privacy.classes import ANY, Step, following
+from tidegate.contracts.privacy.classes import ANY, PointerNode, following
 from tidegate.contracts.privacy.masks import Masks, strongest
 
 Copier = Callable[[bytes, int, int, bytearray], int]
@@ -50,7 +50,7 @@ class _Compiler:
         self._open: dict[tuple[int, tuple[int, ...]], list[Copier]] = {}
 
     def copier(
-        self, writer: AvroType, reader: AvroType | None, steps: list[Step[Mask]], path: tuple[str, ...]
+        self, writer: AvroType, reader: AvroType | None, steps: list[PointerNode[Mask]], path: tuple[str, ...]
     ) -> Copier:
         steps = [step for step in steps if step.children]
         if not steps:
@@ -74,7 +74,7 @@ class _Compiler:
                 return self._masked(writer, Mask.REDACT, path)
 
     def _union(
-        self, writer: Union, reader: AvroType | None, steps: list[Step[Mask]], path: tuple[str, ...]
+        self, writer: Union, reader: AvroType | None, steps: list[PointerNode[Mask]], path: tuple[str, ...]
     ) -> Copier:
         containers = (Record, Array, Map)
         redact = None
@@ -99,7 +99,7 @@ class _Compiler:
         return copy
 
     def _record(
-        self, writer: Record, reader: AvroType | None, steps: list[Step[Mask]], path: tuple[str, ...]
+        self, writer: Record, reader: AvroType | None, steps: list[PointerNode[Mask]], path: tuple[str, ...]
     ) -> Copier:
         # A recursive record with the same masks uses the copiers of the outer record.
         key = id(writer), tuple(id(step) for step in steps)
@@ -123,7 +123,7 @@ class _Compiler:
         return copy
 
     def _member(
-        self, writer: AvroType, reader: AvroType | None, steps: list[Step[Mask]], path: tuple[str, ...]
+        self, writer: AvroType, reader: AvroType | None, steps: list[PointerNode[Mask]], path: tuple[str, ...]
     ) -> Copier:
         mask = strongest(steps)
         return self.copier(writer, reader, steps, path) if mask is None else self._masked(writer, mask, path)
@@ -193,7 +193,7 @@ def _branch(writer: AvroType, reader: AvroType | None) -> AvroType | None:
     return reader
 
 
-def _of_items(steps: list[Step[Mask]]) -> list[Step[Mask]]:
+def _of_items(steps: list[PointerNode[Mask]]) -> list[PointerNode[Mask]]:
     return [child for step in steps for name, child in step.children.items() if name == ANY or name.isdigit()]
 
 

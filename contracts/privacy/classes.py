@@ -34,25 +34,25 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class Step(Generic[T]):
+class PointerNode(Generic[T]):
     """A node in a tree of pointers; `value` belongs to the pointer that ends here, None if none does."""
 
-    children: dict[str, Step[T]] = field(default_factory=dict)
+    children: dict[str, PointerNode[T]] = field(default_factory=dict)
     value: T | None = None
 
 
-def step_tree(values: Mapping[str, T]) -> Step[T]:
+def step_tree(values: Mapping[str, T]) -> PointerNode[T]:
     """Return the root of the tree of these pointers, with their values."""
-    root: Step[T] = Step()
+    root: PointerNode[T] = PointerNode()
     for pointer, value in values.items():
         step = root
         for token in tokens(pointer):
-            step = step.children.setdefault(token, Step())
+            step = step.children.setdefault(token, PointerNode())
         step.value = value
     return root
 
 
-def following(steps: list[Step[T]], token: str) -> list[Step[T]]:
+def following(steps: list[PointerNode[T]], token: str) -> list[PointerNode[T]]:
     """Return the child steps of `steps` that match a name or index."""
     return [step.children[name] for step in steps for name in {token, ANY} if name in step.children]
 
@@ -65,7 +65,7 @@ class Classes:
     """
 
     by_pointer: Mapping[str, str]
-    _root: Step[str] = field(init=False, repr=False, compare=False)
+    _root: PointerNode[str] = field(init=False, repr=False, compare=False)
     """The root of the tree of classified pointers; the value at the end of a pointer is the pointer itself."""
 
     def __post_init__(self) -> None:
@@ -121,7 +121,7 @@ class Classes:
         return any(_counts(step, frozenset()) for step in steps)
 
 
-def _counts(step: Step[str], left_out: frozenset[str]) -> bool:
+def _counts(step: PointerNode[str], left_out: frozenset[str]) -> bool:
     """Return whether a pointer that is not in `left_out` ends at a step or below it."""
     is_end = step.value is not None and step.value not in left_out
     return is_end or any(_counts(child, left_out) for child in step.children.values())

@@ -9,7 +9,7 @@ from typing import Any, Final, NoReturn
 from tidegate.contracts.document.fields import SchemaFields, join, suggestion, tokens
 from tidegate.contracts.document.model import DataContract, Mask
 from tidegate.contracts.errors import Problem, SettingsError
-from tidegate.contracts.privacy.classes import ANY, Step, following, step_tree
+from tidegate.contracts.privacy.classes import ANY, PointerNode, following, step_tree
 from tidegate.contracts.privacy.tokens import MaskKey
 from tidegate.contracts.rules.places import ANYWHERE
 
@@ -26,7 +26,7 @@ class Masks:
 
     by_pointer: Mapping[str, Mask]
     key: MaskKey | None = None
-    root: Step[Mask] = field(init=False, repr=False, compare=False)
+    root: PointerNode[Mask] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "root", step_tree(self.by_pointer))
@@ -61,14 +61,14 @@ class Masks:
             _refuse_to_hash(self.by_pointer)
         return self.key.token(value)
 
-    def _at(self, path: tuple[str, ...]) -> list[Step[Mask]]:
+    def _at(self, path: tuple[str, ...]) -> list[PointerNode[Mask]]:
         """Return the steps at a path that have further steps below."""
         steps = [self.root]
         for token in path:
             steps = following(steps, token)
         return [step for step in steps if step.children]
 
-    def _applied(self, value: Any, steps: list[Step[Mask]]) -> Any:
+    def _applied(self, value: Any, steps: list[PointerNode[Mask]]) -> Any:
         if not steps or value is None:
             return value
         if isinstance(value, dict):
@@ -79,7 +79,7 @@ class Masks:
             return [each for each in items if each is not _GONE]
         return None
 
-    def _member(self, value: Any, steps: list[Step[Mask]]) -> Any:
+    def _member(self, value: Any, steps: list[PointerNode[Mask]]) -> Any:
         match strongest(steps):
             case Mask.DROP:
                 return _GONE
@@ -91,13 +91,13 @@ class Masks:
                 return self._applied(value, [step for step in steps if step.children])
 
 
-def strongest(steps: list[Step[Mask]]) -> Mask | None:
+def strongest(steps: list[PointerNode[Mask]]) -> Mask | None:
     """Return the mask that hides the most; None if none of the steps is masked."""
     found = {step.value for step in steps}
     return next((mask for mask in _STRONGEST if mask in found), None)
 
 
-def leads_into_arrays(steps: list[Step[Mask]]) -> bool:
+def leads_into_arrays(steps: list[PointerNode[Mask]]) -> bool:
     """Return whether the steps lead to elements of an array."""
     return any(name == ANY or name.isdigit() for step in steps for name in step.children)
 

@@ -39,7 +39,7 @@ _SYNTAX: Final = "Syntax error"
 _MIN_INT, _MAX_UINT = -(2**63), 2**64
 
 
-class Outcome(Enum):
+class ExpressionResult(Enum):
     """The result of an expression for a record."""
 
     HOLDS = auto()
@@ -51,9 +51,9 @@ class Outcome(Enum):
 
 
 _DETAILS: Final = {
-    Outcome.UNKNOWN: "lacks a value that the expression of the rule needs",
-    Outcome.ERROR: "breaks the expression of the rule: evaluation error",
-    Outcome.EXHAUSTED: f"takes more than {MAX_ITERATIONS:,} iterations to evaluate the expression of the rule",
+    ExpressionResult.UNKNOWN: "lacks a value that the expression of the rule needs",
+    ExpressionResult.ERROR: "breaks the expression of the rule: evaluation error",
+    ExpressionResult.EXHAUSTED: f"takes more than {MAX_ITERATIONS:,} iterations to evaluate the expression of the rule",
 }
 
 
@@ -118,15 +118,15 @@ def roots_of(rule: Cel) -> Roots:
     return Roots(path, holder[:-1])
 
 
-def _is_broken(outcome: Outcome, *, fits: bool, unknown: bool) -> bool:
+def _is_broken(outcome: ExpressionResult, *, fits: bool, unknown: bool) -> bool:
     match outcome:
-        case Outcome.HOLDS:
+        case ExpressionResult.HOLDS:
             return False
-        case Outcome.BROKEN:
+        case ExpressionResult.BROKEN:
             return True
-        case Outcome.UNKNOWN:
+        case ExpressionResult.UNKNOWN:
             return unknown
-        case Outcome.ERROR | Outcome.EXHAUSTED:
+        case ExpressionResult.ERROR | ExpressionResult.EXHAUSTED:
             return fits
 
 
@@ -178,7 +178,7 @@ def syntax_error(expression: str) -> str | None:
     return None
 
 
-def outcome_of(expression: str, variables: dict[str, Any]) -> Outcome | None:
+def outcome_of(expression: str, variables: dict[str, Any]) -> ExpressionResult | None:
     """Evaluate an expression over named values; return None if it does not compile."""
     evaluator = _evaluator(expression, tuple(variables))
     return None if evaluator is None else evaluate_with(evaluator, variables)
@@ -197,44 +197,48 @@ def _evaluator(expression: str, names: tuple[str, ...]) -> Callable[..., Any] | 
 def holds(expression: str) -> Callable[[Any], bool]:
     """Compile the test that an expression certainly holds for a decoded record; a false result proves nothing."""
     evaluator = _environment().compile(expression).eval
-    return lambda record: _ask(evaluator, {"this": record})[0] is Outcome.HOLDS
+    return lambda record: _ask(evaluator, {"this": record})[0] is ExpressionResult.HOLDS
 
 
-def evaluate(evaluator: Callable[..., Any], record: Any) -> Outcome:
+def evaluate(evaluator: Callable[..., Any], record: Any) -> ExpressionResult:
     """Evaluate an expression over a record. Never raises."""
     return evaluate_with(evaluator, {"this": record})
 
 
-def evaluate_with(evaluator: Callable[..., Any], variables: dict[str, Any]) -> Outcome:
+def evaluate_with(evaluator: Callable[..., Any], variables: dict[str, Any]) -> ExpressionResult:
     """Evaluate an expression over named values. Never raises."""
     outcome, reason = _ask(evaluator, variables)
-    if outcome is not Outcome.ERROR:
+    if outcome is not ExpressionResult.ERROR:
         return outcome
     plain = {name: _plain(value) for name, value in variables.items()}
     if any(plain[name] is not variables[name] for name in plain):
         outcome, reason = _ask(evaluator, plain)
-    if outcome is Outcome.ERROR and "SELECT" in reason:
+    if outcome is ExpressionResult.ERROR and "SELECT" in reason:
         # The expression selects a field of null, or of a value without fields. Without the nulls, the former is a
         # missing key.
         bare, _ = _ask(evaluator, {name: _without_nulls(value) for name, value in plain.items()})
-        return Outcome.UNKNOWN if bare is Outcome.UNKNOWN or variables["this"] is None else Outcome.ERROR
+        return (
+            ExpressionResult.UNKNOWN
+            if bare is ExpressionResult.UNKNOWN or variables["this"] is None
+            else ExpressionResult.ERROR
+        )
     return outcome
 
 
-def _ask(evaluator: Callable[..., Any], variables: dict[str, Any]) -> tuple[Outcome, str]:
+def _ask(evaluator: Callable[..., Any], variables: dict[str, Any]) -> tuple[ExpressionResult, str]:
     begin()
     try:
         result = evaluator(data=whole(variables))
     except RuntimeError as error:
-        return (Outcome.EXHAUSTED if EXHAUSTED in str(error) else Outcome.ERROR), ""
+        return (ExpressionResult.EXHAUSTED if EXHAUSTED in str(error) else ExpressionResult.ERROR), ""
     value = result.value()
     if value is True or value is False:
-        return (Outcome.HOLDS if value else Outcome.BROKEN), ""
+        return (ExpressionResult.HOLDS if value else ExpressionResult.BROKEN), ""
     reason = str(value)
     if EXHAUSTED in reason:
-        return Outcome.EXHAUSTED, ""
+        return ExpressionResult.EXHAUSTED, ""
     is_absent = any(part in reason for part in _ABSENT)
-    return (Outcome.UNKNOWN if is_absent else Outcome.ERROR), reason
+    return (ExpressionResult.UNKNOWN if is_absent else ExpressionResult.ERROR), reason
 
 
 def _plain(value: Any) -> Any:

@@ -13,7 +13,7 @@ from uuid import uuid4
 from tidegate.contracts.document.model import DataContract, ErrorBudget, Expectation
 from tidegate.contracts.document.terms import OnViolation
 from tidegate.contracts.errors import StreamStopped
-from tidegate.contracts.expectations.checks import Finding
+from tidegate.contracts.expectations.checks import CheckedExpectation
 from tidegate.contracts.expectations.compile import CompiledExpectation
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.privacy.classes import classes_of
@@ -342,7 +342,7 @@ class Judged:
     """
 
     compiled: CompiledExpectation
-    finding: Finding | None
+    finding: CheckedExpectation | None
     agrees: bool | None = None
 
 
@@ -383,7 +383,9 @@ def _result(contract: DataContract, judged: Judged, classified: set[str]) -> Exp
     )
 
 
-def _outcome(contract: DataContract, expectation: Expectation, finding: Finding | None) -> ExpectationOutcome:
+def _outcome(
+    contract: DataContract, expectation: Expectation, finding: CheckedExpectation | None
+) -> ExpectationOutcome:
     if finding is None:
         return ExpectationOutcome.SKIPPED
     if finding.is_met:

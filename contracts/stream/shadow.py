@@ -18,7 +18,7 @@ MOST_SAMPLES = 20
 """Maximum number of sample records that are kept, the newest first."""
 
 
-class Change(StrEnum):
+class VerdictChange(StrEnum):
     """The shadow's treatment of a record that the enforced version treats otherwise."""
 
     REFUSE = "refuse"
@@ -42,7 +42,7 @@ class ShadowSample(BaseModel):
 
     partition: Count
     offset: Count
-    change: Change
+    change: VerdictChange
     reasons: Annotated[tuple[ShadowReason, ...], Field(max_length=20)] = ()
 
 

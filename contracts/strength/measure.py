@@ -67,7 +67,7 @@ class GoodRecords:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class MutationResult:
     """Verdicts of the contract on the mutants of one mutation of a field, or of a swap of two fields.
 
     Of `mutants` records, `refused` ones do not reach the sink, `warned` ones do with a warning or an alert, and `missed`
@@ -93,7 +93,7 @@ class Strength:
     read: int
     good: int
     seed: int
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[MutationResult, ...]
 
     @property
     def mutants(self) -> int:
@@ -263,7 +263,7 @@ def _corrupted(records: Sequence[Any], corruption: _Corruption, most: int, seed:
 
 def _outcome(
     plan: EnforcementPlan, suggestions: Suggestions, corruption: _Corruption, corrupted: list[bytes]
-) -> Outcome:
+) -> MutationResult:
     dispositions = plan.judge(pa.array(corrupted, pa.large_binary())).field("disposition").to_pylist()
     missed = [
         value
@@ -272,7 +272,7 @@ def _outcome(
     ]
     refused = sum(not Disposition(each).is_written for each in dispositions)
     rule, caught = suggestions.best(missed)
-    return Outcome(
+    return MutationResult(
         corruption.label,
         corruption.pointers,
         len(corrupted),

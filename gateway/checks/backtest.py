@@ -121,7 +121,7 @@ def _refusing_rules(contract: DataContract) -> frozenset[str]:
 
 
 @dataclass(slots=True)
-class Change:
+class ChangedVerdicts:
     """The records whose verdict differs: their total, and their number by cause."""
 
     records: Tally = field(default_factory=Tally)
@@ -144,8 +144,8 @@ class Backtest:
     records: int = 0
     refused_by_candidate: int = 0
     refused_by_base: int = 0
-    newly_refused: Change = field(default_factory=Change)
-    newly_passing: Change = field(default_factory=Change)
+    newly_refused: ChangedVerdicts = field(default_factory=ChangedVerdicts)
+    newly_passing: ChangedVerdicts = field(default_factory=ChangedVerdicts)
 
     def add(self, records: Records) -> None:
         """Judge records by both versions, and count the differences."""
@@ -160,7 +160,7 @@ class Backtest:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class ChangeCause:
     """One cause of a change, with the number of records and the places of the first ones."""
 
     stage: str
@@ -181,8 +181,8 @@ class BacktestReport:
     base: str
     source: str
     backtest: Backtest
-    newly_refused: tuple[Difference, ...]
-    newly_passing: tuple[Difference, ...]
+    newly_refused: tuple[ChangeCause, ...]
+    newly_passing: tuple[ChangeCause, ...]
     max_newly_refused: float | None
     unread: str | None = None
     may_be_empty: bool = False
@@ -208,8 +208,8 @@ class BacktestReport:
         return self.max_newly_refused is not None and self.newly_refused_share > self.max_newly_refused
 
 
-def differences(change: Change, places: Callable[[Sequence[int]], str]) -> Iterator[Difference]:
+def differences(change: ChangedVerdicts, places: Callable[[Sequence[int]], str]) -> Iterator[ChangeCause]:
     """Yield the causes of a change, the most frequent first; `places` names positions."""
     for cause, tally in sorted(change.causes.items(), key=lambda pair: (-pair[1].count, pair[0])):
         stage, code, pointer = cause
-        yield Difference(stage.value, code, pointer, tally.count, places(tally.first))
+        yield ChangeCause(stage.value, code, pointer, tally.count, places(tally.first))

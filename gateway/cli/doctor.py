@@ -13,7 +13,7 @@ from rich.text import Text
 from tidegate.contracts.stream.kafka_connection import KafkaSettings
 from tidegate.gateway.cli.options import KafkaConfig, OutputFormat
 from tidegate.gateway.cli.terminal import out
-from tidegate.gateway.embedded.doctor import Finding, examine, examine_topics
+from tidegate.gateway.embedded.doctor import CheckResult, examine, examine_topics
 from tidegate.gateway.exits import ExitCode
 
 State = Annotated[Path, typer.Option(help="State folder to check.")]
@@ -60,7 +60,7 @@ def doctor(
         raise typer.Exit(ExitCode.FINDINGS)
 
 
-def _line(finding: Finding) -> Text:
+def _line(finding: CheckResult) -> Text:
     mark = Text("ok       ", "green") if finding.is_ok else Text("problem  ", "bold red")
     advice = f"\n{'':26}{finding.advice}" if finding.advice else ""
     return Text.assemble(mark, (f"{finding.name:<16} ", "bold"), finding.found, advice)

@@ -24,7 +24,7 @@ _STYLE: Final = Path(__file__).with_name("judge_report.css")
 
 
 @dataclass(slots=True)
-class Finding:
+class ViolatedRule:
     """One rule that one field violates: the number of records, and the first ones with their places."""
 
     violation: Violation
@@ -36,7 +36,7 @@ class Finding:
 class Findings:
     """Findings by stage, rule and field. `others` counts the records of findings beyond the first _MOST_FINDINGS."""
 
-    found: dict[tuple[Stage, str, str], Finding] = field(default_factory=dict)
+    found: dict[tuple[Stage, str, str], ViolatedRule] = field(default_factory=dict)
     others: int = 0
 
     def add(
@@ -58,7 +58,7 @@ class Findings:
                     if len(self.found) >= _MOST_FINDINGS:
                         self.others += 1
                         continue
-                    finding = self.found[key] = Finding(violation)
+                    finding = self.found[key] = ViolatedRule(violation)
                 fresh[key] = finding
                 finding.records += 1
             if any(len(finding.examples) < _MOST_EXAMPLES for finding in fresh.values()):
@@ -79,7 +79,7 @@ class Findings:
 
 
 def _keep_examples(
-    fresh: Mapping[tuple[Stage, str, str], Finding], explanations: Sequence[Explanation], place: str
+    fresh: Mapping[tuple[Stage, str, str], ViolatedRule], explanations: Sequence[Explanation], place: str
 ) -> None:
     kept = set()
     for each in explanations:
@@ -159,7 +159,7 @@ def _total(totals: Element, disposition: Disposition | None, name: str, count: s
     _text(item, "span", name, "muted")
 
 
-def _finding(body: Element, finding: Finding, records: int, most: int) -> None:
+def _finding(body: Element, finding: ViolatedRule, records: int, most: int) -> None:
     violation = finding.violation
     card = SubElement(body, "article")
     header = SubElement(card, "header")

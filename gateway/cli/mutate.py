@@ -13,7 +13,13 @@ from rich.text import Text
 
 from tidegate.contracts.infer.values import Tally
 from tidegate.contracts.lint.lint import lint
-from tidegate.contracts.strength.measure import GoodRecords, Outcome, Strength, measure, plan_for_mutation
+from tidegate.contracts.strength.measure import (
+    GoodRecords,
+    MutationResult,
+    Strength,
+    measure,
+    plan_for_mutation,
+)
 from tidegate.contracts.strength.text import suggested_rules
 from tidegate.contracts.words import counted, seen
 from tidegate.gateway.cli.options import ContractFile, Nulls, OutputFormat
@@ -135,7 +141,7 @@ def _print(found: Strength, unread: str | None) -> None:
             out.print(line)
 
 
-def _row(each: Outcome) -> tuple[str, str, str, str]:
+def _row(each: MutationResult) -> tuple[str, str, str, str]:
     rule = "-" if each.rule is None else f"{each.caught} {each.rule['id']}"
     return ", ".join(each.pointers), each.mutation, f"{each.missed} of {each.mutants}", rule
 

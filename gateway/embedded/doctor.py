@@ -30,7 +30,7 @@ _DAY_MS = 24 * 60 * 60 * 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """The result of one check: what was found, and the advice if it is a problem."""
 
     name: str
@@ -43,9 +43,9 @@ class Finding:
         return self.advice is None
 
 
-def examine(state: Path) -> tuple[Finding, ...]:
+def examine(state: Path) -> tuple[CheckResult, ...]:
     """Check this machine and the state directory `state`, which need not exist. Changes nothing."""
-    looks: tuple[Callable[[], Finding], ...] = (
+    looks: tuple[Callable[[], CheckResult], ...] = (
         _tidegate,
         _python,
         _pyspark,
@@ -62,7 +62,7 @@ def examine(state: Path) -> tuple[Finding, ...]:
     return tuple(look() for look in looks)
 
 
-def examine_topics(kafka: KafkaConnection) -> tuple[Finding, ...]:
+def examine_topics(kafka: KafkaConnection) -> tuple[CheckResult, ...]:
     """Check whether the output topics of a cluster keep records as long as a restart needs them.
 
     Raises Unavailable if no broker answers. Changes nothing.
@@ -73,108 +73,108 @@ def examine_topics(kafka: KafkaConnection) -> tuple[Finding, ...]:
     return tuple(_output_topic(name, topic.config, needs[name]) for name, topic in topics)
 
 
-def _output_topic(name: str, config: Mapping[str, str], needed: Mapping[str, str]) -> Finding:
+def _output_topic(name: str, config: Mapping[str, str], needed: Mapping[str, str]) -> CheckResult:
     days = int(config["retention.ms"]) / _DAY_MS
     kept = "for ever" if days < 0 else f"for {days:g} days" + ("" if days >= 1 else ", less than 1")
     found = f"{config['cleanup.policy']}, keeps records {kept}"
     wrong = [key for key, value in needed.items() if not is_enough(key, config[key], value)]
     if not wrong:
-        return Finding(name, found)
+        return CheckResult(name, found)
     settings = ",".join(f"{key}={needed[key]}" for key in wrong)
     actual = ", ".join(f"{key}={config[key]}" for key in wrong)
     command = f"kafka-configs.sh --alter --entity-type topics --entity-name {name} --add-config {settings}"
-    return Finding(name, f"{found} ({actual})", f"a job of this topic refuses to start: {command}")
+    return CheckResult(name, f"{found} ({actual})", f"a job of this topic refuses to start: {command}")
 
 
-def _tidegate() -> Finding:
-    return Finding("tidegate", version("tidegate"))
+def _tidegate() -> CheckResult:
+    return CheckResult("tidegate", version("tidegate"))
 
 
-def _python() -> Finding:
+def _python() -> CheckResult:
     found = f"{platform.python_version()} ({sys.executable})"
     oldest, newest = _PYTHONS
     if oldest <= sys.version_info[:2] <= newest:
-        return Finding("python", found)
-    return Finding("python", found, "install Python 3.11, 3.12 or 3.13, and create the environment again")
+        return CheckResult("python", found)
+    return CheckResult("python", found, "install Python 3.11, 3.12 or 3.13, and create the environment again")
 
 
-def _pyspark() -> Finding:
+def _pyspark() -> CheckResult:
     try:
         found = version("pyspark")
     except PackageNotFoundError:
-        return Finding("pyspark", "not installed", "run make setup, or pip install tidegate")
+        return CheckResult("pyspark", "not installed", "run make setup, or pip install tidegate")
     if found == _PYSPARK:
-        return Finding("pyspark", found)
-    return Finding("pyspark", found, f"install pyspark=={_PYSPARK}: the locked connectors belong to it")
+        return CheckResult("pyspark", found)
+    return CheckResult("pyspark", found, f"install pyspark=={_PYSPARK}: the locked connectors belong to it")
 
 
-def _spark_home() -> Finding:
+def _spark_home() -> CheckResult:
     """Check SPARK_HOME: if set, PySpark starts that Spark, with its jars, instead of its own."""
     home = os.environ.get("SPARK_HOME")
     if home is None:
-        return Finding("SPARK_HOME", "not set, PySpark's own Spark is used")
-    return Finding("SPARK_HOME", home, "unset it: the job needs the Spark inside PySpark")
+        return CheckResult("SPARK_HOME", "not set, PySpark's own Spark is used")
+    return CheckResult("SPARK_HOME", home, "unset it: the job needs the Spark inside PySpark")
 
 
-def _worker_python() -> Finding:
+def _worker_python() -> CheckResult:
     """Check the Python interpreter of Spark's workers, which the job sets itself."""
     asked = os.environ.get("PYSPARK_PYTHON")
     ignored = f" (PYSPARK_PYTHON={asked} is ignored)" if asked else ""
-    return Finding("worker python", sys.executable + ignored)
+    return CheckResult("worker python", sys.executable + ignored)
 
 
-def _java() -> Finding:
+def _java() -> CheckResult:
     try:
         java = find_java()
     except SettingsError as error:
-        return Finding("java", "missing or unfit", str(error))
-    return Finding("java", f"{java.version} ({java.path})")
+        return CheckResult("java", "missing or unfit", str(error))
+    return CheckResult("java", f"{java.version} ({java.path})")
 
 
-def _jars() -> Finding:
+def _jars() -> CheckResult:
     cache = default_cache()
     if not cache.folder.is_dir():
-        return Finding("jars", f"not installed in {cache.folder.parent}", "install them: tidegate jars")
+        return CheckResult("jars", f"not installed in {cache.folder.parent}", "install them: tidegate jars")
     damage = cache.damage()
     if damage:
-        return Finding("jars", "; ".join(damage), "install them again: tidegate jars")
-    return Finding("jars", f"{len(cache.lock)} verified in {cache.folder}")
+        return CheckResult("jars", "; ".join(damage), "install them again: tidegate jars")
+    return CheckResult("jars", f"{len(cache.lock)} verified in {cache.folder}")
 
 
-def _port(name: str, port: int) -> Finding:
+def _port(name: str, port: int) -> CheckResult:
     """Check a preferred port. A port in use is not a problem, because another is chosen."""
     if ports.is_free(port):
-        return Finding(name, f"{port} free")
-    return Finding(
+        return CheckResult(name, f"{port} free")
+    return CheckResult(
         name, f"{port} in use by {ports.holder(port) or 'another process'}; another will be picked"
     )
 
 
-def _disk(state: Path) -> Finding:
+def _disk(state: Path) -> CheckResult:
     folder = next(parent for parent in (state.absolute(), *state.absolute().parents) if parent.is_dir())
     free = shutil.disk_usage(folder).free
     found = f"{free / 2**30:.1f} GiB free in {folder}"
     if not os.access(folder, os.W_OK):
-        return Finding("disk", f"{folder} cannot be written to", "choose another folder with --state")
+        return CheckResult("disk", f"{folder} cannot be written to", "choose another folder with --state")
     if free < BrokerOptions().minimum_free_bytes:
-        return Finding("disk", found, "free some space, or choose another folder with --state")
-    return Finding("disk", found)
+        return CheckResult("disk", found, "free some space, or choose another folder with --state")
+    return CheckResult("disk", found)
 
 
-def _memory() -> Finding:
+def _memory() -> CheckResult:
     memory = psutil.virtual_memory()
     found = f"{memory.available / 2**30:.1f} of {memory.total / 2**30:.1f} GiB available"
     if memory.available < _MEMORY_BYTES:
-        return Finding(
+        return CheckResult(
             "memory",
             found,
             f"broker, job and registry need {_MEMORY_BYTES // 2**30} GiB: stop other programs",
         )
-    return Finding("memory", found)
+    return CheckResult("memory", found)
 
 
-def _leftovers(state: Path) -> Finding:
+def _leftovers(state: Path) -> CheckResult:
     living = RunDirectory(state.absolute() / "run", state.absolute() / "logs").leftovers()
-    return Finding(
+    return CheckResult(
         "state", f"{state}: " + (f"running {', '.join(living)}" if living else "nothing is running")
     )

@@ -38,7 +38,7 @@ from tidegate.gateway.registry.approvals import next_step
 from tidegate.gateway.registry.changes import Review
 from tidegate.gateway.registry.compatibility_groups import CompatibilityGroups
 from tidegate.gateway.registry.consumers import KnownConsumer
-from tidegate.gateway.registry.judging import Judgement
+from tidegate.gateway.registry.judging import JudgedRecords
 from tidegate.gateway.registry.publication import ContractPage, Publication
 from tidegate.gateway.storage.agreements import Proposal
 from tidegate.gateway.storage.sql import ContractVersion
@@ -102,7 +102,7 @@ def contract_detail(
     )
 
 
-def judgement_info(judgement: Judgement) -> JudgementInfo:
+def judgement_info(judgement: JudgedRecords) -> JudgementInfo:
     """Convert a judgement: its verdicts, and the number of records by disposition."""
     verdicts = tuple(
         VerdictInfo(

@@ -42,7 +42,7 @@ def _writer(schema: StoredSchema, subjects: SubjectReader) -> WriterSchema:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class JudgedRecords:
     """The verdicts on some records in their order, explanations, and the version that judged them.
 
     `explanations` has the explanations of each record's violations, without values of classified fields.
@@ -79,7 +79,7 @@ class JudgeService:
         self._plans = plans
         self._subjects = subjects
 
-    def judge(self, contract_id: str, version: str, values: tuple[bytes | None, ...]) -> Judgement:
+    def judge(self, contract_id: str, version: str, values: tuple[bytes | None, ...]) -> JudgedRecords:
         """Judge record values byte for byte (None: a tombstone). Raises NotFoundError."""
         found = self._registry.version(contract_id, version)
         plan = self._plans.plan(found)
@@ -93,4 +93,4 @@ class JudgeService:
             explainer.explain(value, verdict.violations)
             for value, verdict in zip(values, verdicts, strict=True)
         )
-        return Judgement(found, verdicts, tuple(explanations))
+        return JudgedRecords(found, verdicts, tuple(explanations))

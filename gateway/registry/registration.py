@@ -15,7 +15,7 @@ from tidegate.gateway.registry.approvals import (
 )
 from tidegate.gateway.registry.compatibility_groups import table_conflicts
 from tidegate.gateway.registry.registration_review import (
-    Judgement,
+    ReviewAnswer,
     governance,
     judge_against,
     judge_registration,
@@ -48,7 +48,7 @@ from tidegate.gateway.registry.schemas.errors import (
     version_not_found,
 )
 from tidegate.gateway.registry.schemas.fields import inherited_tags, with_changed_tags
-from tidegate.gateway.registry.schemas.json_schema import NEWEST, Difference
+from tidegate.gateway.registry.schemas.json_schema import NEWEST, ClientDifference
 from tidegate.gateway.registry.schemas.names import context_of, subject_to_register
 from tidegate.gateway.registry.schemas.parsing import check_type
 from tidegate.gateway.registry.schemas.rule_sets import check_rule_set, merge_metadata, merge_rule_sets
@@ -96,7 +96,7 @@ class Registration:
 
     version: SubjectVersion
     is_new: bool
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[ClientDifference, ...] = ()
     unjudged: tuple[str, ...] = ()
     unfollowed: tuple[str, ...] = ()
 
@@ -106,7 +106,7 @@ class _Compared:
     """The result of a comparison; it is valid while `basis`, its inputs, stay the same."""
 
     basis: tuple[object, ...]
-    judgement: Judgement
+    judgement: ReviewAnswer
 
 
 class SchemaRegistration(Service):
@@ -234,7 +234,7 @@ def _register(stores: Stores, wanted: _Wanted, compared: _Compared | None, at: d
     found = _already(stores, wanted, content, whole, config)
     if found is not None:
         return _answer(stores, found, content)
-    judgement = Judgement(CompatibilityAnswer())
+    judgement = ReviewAnswer(CompatibilityAnswer())
     if not is_import:
         if compared is None or compared.basis != _basis(stores, subject, whole, config):
             compared = _compare(stores, wanted, whole, config)
@@ -471,11 +471,13 @@ def _compare(stores: Stores, wanted: _Wanted, whole: SchemaContent, config: Conf
     check_sound(whole, config)
     line = lineage_of(stores, wanted.subject, whole.metadata, config)
     conflicts = _conflicts(whole, stores.subjects.latest(wanted.subject), config)
-    judgement = Judgement(CompatibilityAnswer(conflicts))
+    judgement = ReviewAnswer(CompatibilityAnswer(conflicts))
     if not conflicts:
         judgement = judge_registration(stores, wanted.subject, whole, config, line)
     if wanted.options.force and not judgement.answer.is_compatible:
-        judgement = Judgement(CompatibilityAnswer((), judgement.answer.messages), breaks=True, is_forced=True)
+        judgement = ReviewAnswer(
+            CompatibilityAnswer((), judgement.answer.messages), breaks=True, is_forced=True
+        )
     return _Compared(_basis(stores, wanted.subject, whole, config), judgement)
 
 
@@ -489,7 +491,7 @@ def _basis(stores: Stores, subject: str, whole: SchemaContent, config: Config) -
     return config, whole.guid, stores.subjects.alive(subject), line, promise
 
 
-def _action(judgement: Judgement) -> str:
+def _action(judgement: ReviewAnswer) -> str:
     if judgement.is_forced:
         return f"{_REGISTERED}-by-force"
     if judgement.is_agreed:

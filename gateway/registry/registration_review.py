@@ -38,7 +38,7 @@ _SCHEMA = "schema."
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class ReviewAnswer:
     """The answer for clients. An admitted schema may still break consumers, because they agreed or it is forced."""
 
     answer: CompatibilityAnswer
@@ -81,14 +81,14 @@ def governance(stores: Stores, subject: str, line: Lineage | None, config: Confi
 
 def judge_registration(
     stores: Stores, subject: str, content: SchemaContent, config: Config, line: Lineage | None
-) -> Judgement:
+) -> ReviewAnswer:
     """Compare a schema and its contract with the versions that the compatibility level requires."""
     schema = content.parsed
     key = None if content.references else key_of(schema.schema_type, schema.text, schema.dialect)
     schemas = check_compatibility(schema, config, history(stores, subject, content, config, line), key)
     found = governance(stores, subject, line, config)
     if found is None or line is None:
-        return Judgement(schemas)
+        return ReviewAnswer(schemas)
     return _judge_contract(
         stores, _Registration(content, config, line, found), schemas, _bases(stores, content, config, found)
     )
@@ -96,7 +96,7 @@ def judge_registration(
 
 def judge_against(
     stores: Stores, subject: str, content: SchemaContent, config: Config, version: tuple[Earlier, int | None]
-) -> Judgement:
+) -> ReviewAnswer:
     """Compare a schema with one version of its subject.
 
     `version` is (schema, registry id of its contract version); the id is None without one.
@@ -105,11 +105,11 @@ def judge_against(
     schemas = check_compatibility(content.parsed, config, (earlier,))
     base = None if registry_id is None else stores.contracts.by_registry_id(registry_id)
     if base is None:
-        return Judgement(schemas)
+        return ReviewAnswer(schemas)
     line = Lineage(base.contract_id, base.topic, base)
     found = governance(stores, subject, line, config)
     if found is None:
-        return Judgement(schemas)
+        return ReviewAnswer(schemas)
     document = base.contract
     return _judge_contract(stores, _Registration(content, config, line, found), schemas, (document,))
 
@@ -172,7 +172,7 @@ def _bases(
 
 def _judge_contract(
     stores: Stores, registration: _Registration, schemas: CompatibilityAnswer, bases: tuple[DataContract, ...]
-) -> Judgement:
+) -> ReviewAnswer:
     """Compare the contract version that a registration creates with `bases`.
 
     A draft is compared later, when it is promoted.
@@ -180,19 +180,21 @@ def _judge_contract(
     config, line = registration.config, registration.line
     planned = plan_version(stores, line, registration.content, config)
     if planned.contract.status == Status.DRAFT:
-        return Judgement(schemas)
+        return ReviewAnswer(schemas)
     level = _level(config)
     apart = tuple(each.consumer for each in registration.governance.readers)
     comparisons = compare_with(bases, planned.contract, Terms(level, config.policy), apart)
     review = reviewed(stores, planned.contract, level, comparisons, is_new_major=False)
     if not review.breaking:  # consumers cannot agree to a break that only some clients see
-        return Judgement(schemas)
+        return ReviewAnswer(schemas)
     final = plan_version(stores, line, registration.content, config, breaks=True)
     review = reviewed(stores, final.contract, level, comparisons, is_new_major=False)
     details = (*_without_level(schemas.messages), *_messages(review))
     if review.breaking and review.is_publishable:
-        return Judgement(CompatibilityAnswer((), (*schemas.warnings, *details)), breaks=True, is_agreed=True)
-    return Judgement(
+        return ReviewAnswer(
+            CompatibilityAnswer((), (*schemas.warnings, *details)), breaks=True, is_agreed=True
+        )
+    return ReviewAnswer(
         CompatibilityAnswer(
             (*details, _next_step(review), f"{{compatibility: '{level.value}'}}"), schemas.warnings
         )

@@ -14,7 +14,7 @@ _EVERY = "\0every"
 """The `*` step of a pattern, which leads everywhere; it differs from the `*` step of a pointer."""
 
 
-class Place(NamedTuple):
+class ValueSpan(NamedTuple):
     """A value at bytes `start` to `end` (half open); `key_start` is where its property name begins, or `start`."""
 
     start: int
@@ -33,10 +33,10 @@ class Found:
     that is not JSON, None without one. `readable_until` is the offset up to which every value was located.
     """
 
-    values: dict[str, tuple[Place, ...]]
-    nearest: dict[str, tuple[Place, ...]]
-    covered: dict[str, tuple[Place, ...]]
-    undeclared: tuple[Place, ...]
+    values: dict[str, tuple[ValueSpan, ...]]
+    nearest: dict[str, tuple[ValueSpan, ...]]
+    covered: dict[str, tuple[ValueSpan, ...]]
+    undeclared: tuple[ValueSpan, ...]
     broken: Event | None
     readable_until: int
 
@@ -46,7 +46,7 @@ class _Node:
     """A step of the pointers searched for; `places` fills as the walk passes."""
 
     children: dict[str, _Node] = field(default_factory=dict)
-    places: list[Place] = field(default_factory=list)
+    places: list[ValueSpan] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -104,11 +104,11 @@ def name_at(data: bytes, start: int) -> str:
     return ""
 
 
-def _places(node: _Node) -> tuple[Place, ...]:
+def _places(node: _Node) -> tuple[ValueSpan, ...]:
     return tuple(sorted(node.places))
 
 
-def _covered(data: bytes, pattern: str, way: list[_Node]) -> tuple[Place, ...]:
+def _covered(data: bytes, pattern: str, way: list[_Node]) -> tuple[ValueSpan, ...]:
     """Return the places that a pattern leads to, and those where it stops because of another type of value."""
     found = {*way[-1].places}
     for node, step in zip(way[:-1], pattern.split("/")[1:], strict=True):
@@ -147,7 +147,7 @@ class _Search:
     def __init__(self, data: bytes, root: _Node, declared: frozenset[str] | None) -> None:
         self.broken: Event | None = None
         self.readable_until = len(data)
-        self.undeclared: list[Place] = []
+        self.undeclared: list[ValueSpan] = []
         self._data = data
         self._root = root
         self._declared = declared
@@ -184,7 +184,7 @@ class _Search:
 
     def _leave(self, end: int) -> None:
         value = self._inside.pop()
-        place = Place(value.start, end, value.key_start)
+        place = ValueSpan(value.start, end, value.key_start)
         for node in value.nodes:
             node.places.append(place)
         if value.is_undeclared and not any(outer.is_undeclared for outer in self._inside):

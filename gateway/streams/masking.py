@@ -20,7 +20,7 @@ from tidegate.contracts.formats.framing import PREFIX_BYTES
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.privacy.classes import BODY, Visibility
 from tidegate.contracts.verdict import Violation
-from tidegate.gateway.streams.json_places import Found, Place, find, name_at
+from tidegate.gateway.streams.json_places import Found, ValueSpan, find, name_at
 
 HIDDEN: Final = "▇▇▇▇"
 """Placeholder of a hidden value; its length says nothing about the value."""
@@ -97,13 +97,13 @@ def _masks(
     yield BODY, rest
 
 
-def _undeclared(data: bytes, place: Place, declared: frozenset[str]) -> Mask:
+def _undeclared(data: bytes, place: ValueSpan, declared: frozenset[str]) -> Mask:
     if place.key_start == place.start or _is_known(data, place, declared):
         return Mask(place.start, place.end, _UNDECLARED)
     return Mask(place.key_start, place.end, _UNDECLARED, has_name=True)
 
 
-def _is_known(data: bytes, place: Place, declared: frozenset[str]) -> bool:
+def _is_known(data: bytes, place: ValueSpan, declared: frozenset[str]) -> bool:
     """Return whether an undeclared name looks like a declared one: then it is a misspelling, and not a value."""
     known = {name.casefold() for name in declared}
     return bool(get_close_matches(name_at(data, place.key_start).casefold(), known, n=1, cutoff=_ALIKE))

@@ -13,7 +13,12 @@ from tidegate.gateway.registry.subject_scope import enforced_contract, topic_of_
 from tidegate.gateway.storage.database import Database
 from tidegate.gateway.streams.quarantine import ROLE, Origin, QuarantinedRecord, QuarantineReader
 from tidegate.gateway.streams.quarantine_index.filters import QuarantineFilter
-from tidegate.gateway.streams.quarantine_index.reading import MOST_FOUND, Place, PlacePage, QuarantineIndex
+from tidegate.gateway.streams.quarantine_index.reading import (
+    MOST_FOUND,
+    ArrivalPlace,
+    PlacePage,
+    QuarantineIndex,
+)
 from tidegate.gateway.streams.quarantine_records import (
     MOST_VALUE_BYTES,
     MaskedRecord,
@@ -69,7 +74,7 @@ class RecordSearch:
         stream: str,
         wanted: QuarantineFilter,
         limit: int,
-        borders: tuple[Place | None, Place | None] = (None, None),
+        borders: tuple[ArrivalPlace | None, ArrivalPlace | None] = (None, None),
     ) -> RecordPage:
         """Return at most `limit` records of a filter, newest first.
 

@@ -21,7 +21,7 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class BatchOutcome:
     """The outcome of a batch; `lag` counts the records behind it, None if the broker does not answer."""
 
     decision: Decision
@@ -31,7 +31,7 @@ class Outcome:
 
 
 def report_of(
-    stream: str, sink: Sink[Any], batch: MicroBatch, judged: JudgedBatch[Any], outcome: Outcome
+    stream: str, sink: Sink[Any], batch: MicroBatch, judged: JudgedBatch[Any], outcome: BatchOutcome
 ) -> BatchReport:
     """Return the report of a batch that was just published."""
     decision, ledger = outcome.decision, outcome.published.ledger

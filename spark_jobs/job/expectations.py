@@ -15,7 +15,7 @@ import pyarrow as pa
 import structlog
 
 from tidegate.contracts.errors import StreamStopped, Unavailable
-from tidegate.contracts.expectations.checks import Finding
+from tidegate.contracts.expectations.checks import CheckedExpectation
 from tidegate.contracts.expectations.compile import CompiledExpectation, Partials
 from tidegate.contracts.expectations.library import LibraryFinding, agrees
 from tidegate.contracts.judge.plan import EnforcementPlan
@@ -168,7 +168,7 @@ def refused(
     )
 
 
-def _finding(compiled: CompiledExpectation, found: LibraryFinding | None, rows: int) -> Finding:
+def _finding(compiled: CompiledExpectation, found: LibraryFinding | None, rows: int) -> CheckedExpectation:
     if found is None:
         raise Unavailable(
             f"Great Expectations cannot judge {compiled.expectation.id}, and an expectation that is not judged lets "
@@ -176,7 +176,7 @@ def _finding(compiled: CompiledExpectation, found: LibraryFinding | None, rows: 
         )
     observed = found.observed if compiled.expectation.type.endswith(_COUNTS) else None
     considered = rows if found.considered is None else found.considered
-    return Finding(found.is_met, considered, found.unexpected, observed)
+    return CheckedExpectation(found.is_met, considered, found.unexpected, observed)
 
 
 def _failure(plan: EnforcementPlan, codes: list[str]) -> str:

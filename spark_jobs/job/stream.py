@@ -24,7 +24,7 @@ from tidegate.contracts.stream.decide import REFUSED_WITH_BATCH, BudgetSpent, De
 from tidegate.contracts.stream.ledger import Ledger, Vector, require_contiguous, span
 from tidegate.spark_jobs.contract_source import ContractSource
 from tidegate.spark_jobs.job.batch_limits import BatchLimits
-from tidegate.spark_jobs.job.batch_report import Outcome, figures_of, log_batch, report_of
+from tidegate.spark_jobs.job.batch_report import BatchOutcome, figures_of, log_batch, report_of
 from tidegate.spark_jobs.job.control import AlwaysRunning, Control, StreamPaused, require_running
 from tidegate.spark_jobs.job.expectations import BatchExpectations, refused
 from tidegate.spark_jobs.job.great_expectations_runner import GreatExpectationsRunner
@@ -485,7 +485,7 @@ class StreamAttempt:
         began: datetime,
     ) -> None:
         """Report a published batch: to the consumer group, the registry, the log and the trace."""
-        outcome = Outcome(decision, published, began, self._lag(batch.end))
+        outcome = BatchOutcome(decision, published, began, self._lag(batch.end))
         report = report_of(self._contract_id, self._sink, batch, judged, outcome)
         self._records.publish(published.ledger)
         self._job.reporter.report(report)

@@ -15,7 +15,7 @@ from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.rules.clock import Moments
 from tidegate.contracts.stream.bounds import LONGEST_POINTER, MOST_RULES
 from tidegate.contracts.stream.counts import LONGEST_CODE, RuleCount, RuleKey, rule_counts
-from tidegate.contracts.stream.shadow import Change, ShadowReason, ShadowResult, ShadowSample
+from tidegate.contracts.stream.shadow import ShadowReason, ShadowResult, ShadowSample, VerdictChange
 from tidegate.contracts.verdict import Disposition
 from tidegate.spark_jobs.worker.judge import schema_headers
 from tidegate.spark_jobs.worker.shadow import Shadow, could_not_judge
@@ -33,7 +33,7 @@ class ShadowComparison:
         self._shadow = shadow
         self._typed = typed
         self._compared = self._would_stop = 0
-        self._kinds: Counter[tuple[Change, bytes | None]] = Counter()
+        self._kinds: Counter[tuple[VerdictChange, bytes | None]] = Counter()
         self._samples: list[ShadowSample] = []
         self._failure: str | None = None
 
@@ -51,19 +51,19 @@ class ShadowComparison:
 
     def result(self) -> ShadowResult:
         """Return the result of the comparison."""
-        sums = {change: self._by_rule(change) for change in Change}
+        sums = {change: self._by_rule(change) for change in VerdictChange}
         totals = {
             change: sum(records for (of, _), records in self._kinds.items() if of is change)
-            for change in Change
+            for change in VerdictChange
         }
         return ShadowResult(
             version=self._shadow.version,
             compared=self._compared,
-            would_refuse=totals[Change.REFUSE],
-            would_accept=totals[Change.ACCEPT],
+            would_refuse=totals[VerdictChange.REFUSE],
+            would_accept=totals[VerdictChange.ACCEPT],
             would_stop=self._would_stop,
-            refused_by=sums[Change.REFUSE],
-            accepted_by=sums[Change.ACCEPT],
+            refused_by=sums[VerdictChange.REFUSE],
+            accepted_by=sums[VerdictChange.ACCEPT],
             samples=tuple(self._samples),
             failure=self._failure,
         )
@@ -76,8 +76,8 @@ class ShadowComparison:
         self._would_stop += int(((after == stop) & (before != stop)).sum())
         was_refused, is_refused = before > int(Disposition.ALERTED), after > int(Disposition.ALERTED)
         for index in np.flatnonzero(was_refused != is_refused).tolist():
-            change = Change.REFUSE if is_refused[index] else Change.ACCEPT
-            failed = (shadow if change is Change.REFUSE else judged).field(1)[index].as_py()
+            change = VerdictChange.REFUSE if is_refused[index] else VerdictChange.ACCEPT
+            failed = (shadow if change is VerdictChange.REFUSE else judged).field(1)[index].as_py()
             self._kinds[change, failed] += 1
             if self._kinds[change, failed] <= _SAMPLES_OF_A_KIND and len(self._samples) < _MOST_SAMPLES:
                 self._samples.append(self._sample(batch.slice(index, 1), change))
@@ -89,7 +89,7 @@ class ShadowComparison:
             return plan.judge_typed(values, moments, headers, batch.column("key"))
         return plan.judge(values, moments, headers)
 
-    def _sample(self, record: pa.RecordBatch, change: Change) -> ShadowSample:
+    def _sample(self, record: pa.RecordBatch, change: VerdictChange) -> ShadowSample:
         plan = self._refusing(change)
         headers = schema_headers(plan, record.column("headers"))
         verdict = plan.explain(
@@ -111,7 +111,7 @@ class ShadowComparison:
             ),
         )
 
-    def _by_rule(self, change: Change) -> tuple[RuleCount, ...]:
+    def _by_rule(self, change: VerdictChange) -> tuple[RuleCount, ...]:
         counts: Counter[RuleKey] = Counter()
         kinds = [(failed, records) for (of, failed), records in self._kinds.items() if of is change]
         for failed, records in kinds:
@@ -119,5 +119,5 @@ class ShadowComparison:
                 counts[slot.stage, slot.code, slot.severity] += records
         return rule_counts(counts)[:MOST_RULES]
 
-    def _refusing(self, change: Change) -> EnforcementPlan:
-        return self._shadow.plan() if change is Change.REFUSE else self._active
+    def _refusing(self, change: VerdictChange) -> EnforcementPlan:
+        return self._shadow.plan() if change is VerdictChange.REFUSE else self._active

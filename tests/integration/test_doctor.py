@@ -17,13 +17,13 @@ from tidegate.contracts.stream.kafka_connection import KafkaSettings
 from tidegate.gateway.embedded import doctor as doctor_checks
 from tidegate.gateway.embedded import ports
 from tidegate.gateway.embedded.broker import Broker
-from tidegate.gateway.embedded.doctor import Finding, examine, examine_topics
+from tidegate.gateway.embedded.doctor import CheckResult, examine, examine_topics
 from tidegate.gateway.embedded.jars import Jars, default_cache
 from tidegate.gateway.embedded.java import Java
 from tidegate.gateway.embedded.processes import Command, RunDirectory
 
 
-def finding(name: str, state: Path) -> Finding:
+def finding(name: str, state: Path) -> CheckResult:
     return next(one for one in examine(state) if one.name == name)
 
 
@@ -70,7 +70,7 @@ def test_a_missing_java_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_another_spark_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_HOME", "/opt/spark")
-    expected = Finding("SPARK_HOME", "/opt/spark", "unset it: the job needs the Spark inside PySpark")
+    expected = CheckResult("SPARK_HOME", "/opt/spark", "unset it: the job needs the Spark inside PySpark")
     assert finding("SPARK_HOME", tmp_path) == expected
 
 
@@ -78,7 +78,7 @@ def test_another_worker_python_is_reported_as_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", "python2")
-    expected = Finding("worker python", f"{sys.executable} (PYSPARK_PYTHON=python2 is ignored)")
+    expected = CheckResult("worker python", f"{sys.executable} (PYSPARK_PYTHON=python2 is ignored)")
     assert finding("worker python", tmp_path) == expected
 
 

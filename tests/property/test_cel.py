@@ -21,7 +21,7 @@ from tidegate.contracts.fastpath.cel_lowering import lower
 from tidegate.contracts.fastpath.code_writer import DECODED, CodeWriter
 from tidegate.contracts.formats.json_records import decode_exactly
 from tidegate.contracts.judge.plan import EnforcementPlan
-from tidegate.contracts.rules.cel import Outcome, evaluate, evaluate_with
+from tidegate.contracts.rules.cel import ExpressionResult, evaluate, evaluate_with
 from tidegate.contracts.rules.cel_syntax import syntax_of
 from tidegate.contracts.rules.places import located, places
 from tidegate.contracts.verdict import Stage
@@ -191,10 +191,10 @@ records = st.one_of(fitting, fitting, others, st.builds(lambda one, two: one | t
 
 ENVIRONMENT = cel.NewEnv(variables={"this": cel.Type.DYN})
 WAYS = {
-    "holds": {Outcome.HOLDS},
-    "fails": {Outcome.BROKEN},
-    "passes": {Outcome.HOLDS, Outcome.UNKNOWN},
-    "misses": {Outcome.BROKEN, Outcome.UNKNOWN},
+    "holds": {ExpressionResult.HOLDS},
+    "fails": {ExpressionResult.BROKEN},
+    "passes": {ExpressionResult.HOLDS, ExpressionResult.UNKNOWN},
+    "misses": {ExpressionResult.BROKEN, ExpressionResult.UNKNOWN},
 }
 
 
@@ -265,10 +265,10 @@ def test_every_way_of_judging_says_what_the_library_says(
             fits = plan.payload_format.is_valid(record)
             outcome = evaluate(library.eval, record)
             is_broken = {
-                Outcome.HOLDS: False,
-                Outcome.BROKEN: True,
-                Outcome.UNKNOWN: nulls == "violate",
-                Outcome.ERROR: fits,
+                ExpressionResult.HOLDS: False,
+                ExpressionResult.BROKEN: True,
+                ExpressionResult.UNKNOWN: nulls == "violate",
+                ExpressionResult.ERROR: fits,
             }[outcome]
             slots = plan.failed_slots(verdict["failed"])
             assert is_broken == any(slot.stage is Stage.RULE for slot in slots), (expression, value, outcome)
@@ -339,10 +339,10 @@ def test_an_expression_about_a_field_is_asked_of_each_of_its_values(
                 else:
                     outcome = evaluate_with(library.eval, {"value": found, "parent": parent, "this": record})
                     is_broken = {
-                        Outcome.HOLDS: False,
-                        Outcome.BROKEN: True,
-                        Outcome.UNKNOWN: strict,
-                        Outcome.ERROR: plan.payload_format.is_valid(record),
+                        ExpressionResult.HOLDS: False,
+                        ExpressionResult.BROKEN: True,
+                        ExpressionResult.UNKNOWN: strict,
+                        ExpressionResult.ERROR: plan.payload_format.is_valid(record),
                     }[outcome]
                 wrong |= {join(located(path, elements))} if is_broken else set()
             slots = plan.failed_slots(verdict["failed"])

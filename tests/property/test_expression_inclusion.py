@@ -30,7 +30,7 @@ from tidegate.contracts.document.rule_model import Cel
 from tidegate.contracts.formats.json_fields import JsonFields
 from tidegate.contracts.formats.json_records import decode_exactly
 from tidegate.contracts.judge.plan import EnforcementPlan
-from tidegate.contracts.rules.cel import Outcome, outcome_of, tree_of
+from tidegate.contracts.rules.cel import ExpressionResult, outcome_of, tree_of
 from tidegate.contracts.rules.cel_syntax import Call
 from tidegate.contracts.verdict import Stage
 
@@ -164,7 +164,7 @@ def test_every_value_answers_as_one_that_stands_for_it(
 
 def answers(
     variables: dict[str, Any], text: str, texts: list[str], some_orders: list[str]
-) -> list[Outcome | None]:
+) -> list[ExpressionResult | None]:
     return [
         outcome_of(f"{text.format('dyn(x)')} {order} dyn({constant})", {**variables, "this": {}})
         for constant, order in zip(texts, some_orders, strict=False)

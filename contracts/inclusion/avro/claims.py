@@ -26,7 +26,7 @@ from tidegate.contracts.formats.avro_types import (
     Union,
 )
 from tidegate.contracts.inclusion.avro.data import Branch, Datum, Sizes
-from tidegate.contracts.inclusion.avro.places import Place
+from tidegate.contracts.inclusion.avro.places import AvroPlace
 
 CODES: Final = {
     "avro.type-changed": "the reader's type takes none of the writer's values",
@@ -84,7 +84,7 @@ class Claim:
     changes_meaning: bool = False
 
 
-def mismatch(place: Place, sizes: Sizes) -> Claim:
+def mismatch(place: AvroPlace, sizes: Sizes) -> Claim:
     """Return the claim that the two types of a place do not match."""
     writer, reader = place.writer, place.reader
     data = (sizes.smallest(writer),) if sizes.exists(writer) else ()
@@ -121,7 +121,7 @@ def branch_ambiguous(writer: AvroType, choices: list[AvroType], old: str = "") -
         yield Claim("avro.union-branch-ambiguous", "type", sentence, (), old)
 
 
-def leaf_claims(place: Place) -> Iterator[Claim]:
+def leaf_claims(place: AvroPlace) -> Iterator[Claim]:
     """Yield claims about two primitive or fixed types that match."""
     writer, reader = place.writer, place.reader
     kinds = tuple(node.kind if isinstance(node, Primitive) else "fixed" for node in (writer, reader))
@@ -155,7 +155,9 @@ def enum_claims(writer: Enum, reader: Enum) -> Iterator[Claim]:
         yield Claim("avro.enum-default-changed", "default", sentence, (), old, new, is_harmless=True)
 
 
-def record_claims(place: Place, writer: Record, reader: Record, data: tuple[Datum, ...]) -> Iterator[Claim]:
+def record_claims(
+    place: AvroPlace, writer: Record, reader: Record, data: tuple[Datum, ...]
+) -> Iterator[Claim]:
     """Yield claims about the fields of two records with matching names, but not about the types of the fields.
 
     `data` are data of the writer's record, used as evidence.

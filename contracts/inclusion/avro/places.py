@@ -17,7 +17,7 @@ _MAX_DEPTH: Final = 6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Place:
+class AvroPlace:
     """A writer's type, the reader's type that it is resolved against, and the path to them from the root.
 
     `field` is the JSON Pointer of the place in a record. `step` is the name of a field or the index of a union's branch
@@ -28,24 +28,24 @@ class Place:
     writer: AvroType
     reader: AvroType
     field: str = ""
-    parent: Place | None = None
+    parent: AvroPlace | None = None
     step: str | int | None = None
     is_certain: bool = True
 
     def below(
         self, writer: AvroType, reader: AvroType, step: str | int | None = None, *, is_certain: bool = True
-    ) -> Place:
+    ) -> AvroPlace:
         """Return the place of two types that are direct parts of these."""
         field = self.field
         if isinstance(self.writer, Array | Map):
             field += join((ANY,))
         elif isinstance(step, str):
             field += join((step,))
-        return Place(writer, reader, field, self, step, self.is_certain and is_certain)
+        return AvroPlace(writer, reader, field, self, step, self.is_certain and is_certain)
 
-    def path(self) -> Iterator[Place]:
+    def path(self) -> Iterator[AvroPlace]:
         """Yield this place and the places that enclose it, innermost first."""
-        place: Place | None = self
+        place: AvroPlace | None = self
         while place is not None:
             yield place
             place = place.parent
@@ -58,7 +58,7 @@ class Filling:
         self._sizes = sizes
         self._records: dict[tuple[int, int], dict[str, Datum]] = {}
 
-    def around(self, place: Place, datum: Datum) -> Datum:
+    def around(self, place: AvroPlace, datum: Datum) -> Datum:
         """Return the record around a datum of the writer's type at a place, with small readable values elsewhere."""
         while place.parent is not None:
             outer = place.parent

@@ -37,7 +37,7 @@ from tidegate.contracts.inclusion.avro.claims import (
     record_claims,
 )
 from tidegate.contracts.inclusion.avro.data import Datum, Readings, Sizes, encode, json_text
-from tidegate.contracts.inclusion.avro.places import Filling, Place, choices
+from tidegate.contracts.inclusion.avro.places import AvroPlace, Filling, choices
 
 MAX_STEPS: Final = 500_000
 """Maximum pairs of types that one check compares; about one second."""
@@ -76,7 +76,7 @@ class _Walk:
     """The pairwise walk over two schemas, which collects differences and remarks."""
 
     def __init__(self, writer: AvroType, reader: AvroType) -> None:
-        self._root = Place(writer, reader)
+        self._root = AvroPlace(writer, reader)
         self._sizes = Sizes(writer)
         self._filling = Filling(self._sizes)
         self._readings = Readings()
@@ -109,7 +109,7 @@ class _Walk:
             Inclusion(outcome, tuple(self._differences)), tuple(self._remarks)[:MAX_DIFFERENCES]
         )
 
-    def _claims(self, place: Place) -> Iterator[Claim]:
+    def _claims(self, place: AvroPlace) -> Iterator[Claim]:
         """Yield claims about the two types of a place, without their parts."""
         writer, reader = place.writer, place.reader
         match writer, reader:
@@ -137,7 +137,7 @@ class _Walk:
             case _:
                 yield from leaf_claims(place)
 
-    def _inner(self, place: Place) -> Iterator[Place]:  # noqa: C901 - one for each type
+    def _inner(self, place: AvroPlace) -> Iterator[AvroPlace]:  # noqa: C901 - one for each type
         """Yield the pairs of types that must also be resolvable for this pair to be."""
         writer, reader = place.writer, place.reader
         match writer, reader:
@@ -148,7 +148,7 @@ class _Walk:
             case _, Union():
                 for rank, choice in enumerate(choices(writer, reader)):
                     is_certain = place.is_certain and rank == 0
-                    yield Place(writer, choice, place.field, place.parent, place.step, is_certain)
+                    yield AvroPlace(writer, choice, place.field, place.parent, place.step, is_certain)
             case Array(), Array():
                 yield place.below(writer.items, reader.items)
             case Map(), Map():
@@ -160,7 +160,7 @@ class _Walk:
                         written = pairs[each.name]
                         yield place.below(written.type, each.type, written.name)
 
-    def _judge(self, place: Place, claim: Claim) -> None:
+    def _judge(self, place: AvroPlace, claim: Claim) -> None:
         """Record a claim as a remark or as a difference, with the outcome that its evidence supports."""
         if claim.is_harmless:
             self._remarks[_difference(place, claim, Outcome.PROVEN)] = None
@@ -174,7 +174,7 @@ class _Walk:
                 return
         self._differences[_difference(place, claim, Outcome.UNDETERMINED)] = None
 
-    def _evidence(self, place: Place, claim: Claim, datum: Datum) -> tuple[str, Counterexample] | None:
+    def _evidence(self, place: AvroPlace, claim: Claim, datum: Datum) -> tuple[str, Counterexample] | None:
         """Return the end of the sentence and a counterexample; None if the datum does not confirm the claim.
 
         The datum is read with both types of the place, then the whole record around it with both schemas.
@@ -204,14 +204,14 @@ class _Walk:
         return failure is None
 
 
-def _cost(place: Place) -> int:
+def _cost(place: AvroPlace) -> int:
     """Return the number of pairs of types that are compared at a place: every branch with every branch."""
     sides = (len(each.branches) if isinstance(each, Union) else 1 for each in (place.writer, place.reader))
     return math.prod(sides)
 
 
 def _difference(
-    place: Place, claim: Claim, outcome: Outcome, shown: Counterexample | None = None
+    place: AvroPlace, claim: Claim, outcome: Outcome, shown: Counterexample | None = None
 ) -> Difference:
     field = claim.field or place.field
     subject = f"`{field}`: " if field else ""

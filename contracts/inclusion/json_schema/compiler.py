@@ -31,10 +31,10 @@ from tidegate.contracts.inclusion.json_schema.nodes import (
     Not,
     OneValue,
     Opaque,
-    Place,
     Property,
     Reference,
     Required,
+    SchemaPlace,
     Side,
     TypeIs,
 )
@@ -100,7 +100,7 @@ class Compiler:
         if spot.depth > MAX_DEPTH:
             raise TooDeepError
         if not isinstance(spot.schema, dict):
-            place = Place(self.side, spot.pointer, "", spot.schema)
+            place = SchemaPlace(self.side, spot.pointer, "", spot.schema)
             return self.true(place) if spot.schema is True else self.false(place)
         definition = self._known.get(id(spot.schema))
         if definition is None:
@@ -124,7 +124,7 @@ class Compiler:
         if self.dialect is not None and self.dialect <= Dialect.DRAFT7 and "$ref" in schema:
             counting = ("$ref",)
         parts = [self.handlers[keyword](self, spot, keyword) for keyword in schema if keyword in counting]
-        return self.all(Place(self.side, spot.pointer, "", schema), parts)
+        return self.all(SchemaPlace(self.side, spot.pointer, "", schema), parts)
 
     def each(self, spot: Spot, keyword: str) -> list[Node]:
         """Compile the list of schemas under a keyword. Raises TooDeepError."""
@@ -132,25 +132,25 @@ class Compiler:
 
     # Connectives.
 
-    def place(self, spot: Spot, keyword: str) -> Place:
+    def place(self, spot: Spot, keyword: str) -> SchemaPlace:
         """Return the place of a keyword; for a keyword that is not written, with the pointer of the schema."""
         pointer = f"{spot.pointer}/{escape(keyword)}" if keyword in spot.schema else spot.pointer
-        return Place(self.side, pointer, keyword, spot.schema.get(keyword))
+        return SchemaPlace(self.side, pointer, keyword, spot.schema.get(keyword))
 
-    def true(self, place: Place) -> Node:
+    def true(self, place: SchemaPlace) -> Node:
         """Return a node that accepts everything."""
         return self.all(place, ())
 
-    def false(self, place: Place) -> Node:
+    def false(self, place: SchemaPlace) -> Node:
         """Return a node that accepts nothing."""
         return AnyOf(self.number("any", frozenset()), place, ())
 
-    def all(self, place: Place, parts: Iterable[Node]) -> Node:
+    def all(self, place: SchemaPlace, parts: Iterable[Node]) -> Node:
         """Return a node that holds if all parts hold; nesting and order do not change the id."""
         parts = tuple(parts)
         return All(self._joined("all", All, parts), place, parts)
 
-    def any(self, place: Place, parts: Iterable[Node]) -> Node:
+    def any(self, place: SchemaPlace, parts: Iterable[Node]) -> Node:
         """Return a node that holds if at least one part holds; nesting and order do not change the id."""
         parts = tuple(parts)
         return AnyOf(self._joined("any", AnyOf, parts), place, parts)
@@ -184,7 +184,7 @@ class Compiler:
             form: tuple[Hashable, ...] = (self.dialect, shape(spot.schema), keyword)
         else:
             form = (self.own_shape, spot.pointer, keyword)
-        place = self.place(spot, keyword) if is_schema else Place(self.side, spot.pointer)
+        place = self.place(spot, keyword) if is_schema else SchemaPlace(self.side, spot.pointer)
         return Opaque(self.number("opaque", *form), place, concerns)
 
     @cached_property
@@ -202,33 +202,33 @@ class Compiler:
             return Opaque(self.number("outside", reference), self.place(spot, keyword), ANYTHING)
         return self.opaque(spot, keyword, ANYTHING)
 
-    def type_is(self, place: Place, mask: int) -> Node:
+    def type_is(self, place: SchemaPlace, mask: int) -> Node:
         """Return a node that tests the type of a value."""
         return TypeIs(self.number("type", mask), place, mask)
 
-    def values(self, place: Place, values: Iterable[Any]) -> Node:
+    def values(self, place: SchemaPlace, values: Iterable[Any]) -> Node:
         """Return a node that tests for a list of values; duplicates are ignored."""
         by_key = {key_of(value): value for value in values}
         return OneValue(self.number("values", frozenset(by_key)), place, by_key)
 
-    def required_name(self, place: Place, name: str) -> Node:
+    def required_name(self, place: SchemaPlace, name: str) -> Node:
         """Return a node that tests for the presence of a property."""
         return Required(self.number("required", name), place, name)
 
-    def items_from(self, place: Place, index: int, schema: Node) -> Node:
+    def items_from(self, place: SchemaPlace, index: int, schema: Node) -> Node:
         """Return a node that tests all items from an index on."""
         return ItemsFrom(self.number("items", index, schema.id), place, index, schema)
 
-    def item_at(self, place: Place, index: int, schema: Node) -> Node:
+    def item_at(self, place: SchemaPlace, index: int, schema: Node) -> Node:
         """Return a node that tests one item."""
         return ItemAt(self.number("item", index, schema.id), place, index, schema)
 
-    def property(self, place: Place, name: str, schema: Node) -> Node:
+    def property(self, place: SchemaPlace, name: str, schema: Node) -> Node:
         """Return a node that tests one property."""
         return Property(self.number("property", name, schema.id), place, name, schema)
 
     def additional(
-        self, place: Place, names: frozenset[str], patterns: tuple[str, ...], schema: Node
+        self, place: SchemaPlace, names: frozenset[str], patterns: tuple[str, ...], schema: Node
     ) -> Node:
         """Return a node that tests all properties except `names` and those that match `patterns`."""
         number = self.number("additional", names, frozenset(patterns), schema.id)

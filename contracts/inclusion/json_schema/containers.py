@@ -18,10 +18,10 @@ from tidegate.contracts.inclusion.json_schema.nodes import (
     Names,
     Node,
     OneValue,
-    Place,
     Property,
     PropertyCount,
     Required,
+    SchemaPlace,
     Side,
     UniqueItems,
 )
@@ -227,7 +227,7 @@ class _Regions:
         if 0 < len(names) <= (_MAX_EXCLUDED if matched else _MAX_LISTED):
             by_key = {key_of(name): name for name in names}
             number = self._prover.interner.id_of("values", frozenset(by_key))
-            yield OneValue(number, Place(Side.NEITHER, ""), by_key)
+            yield OneValue(number, SchemaPlace(Side.NEITHER, ""), by_key)
 
 
 # Arrays.

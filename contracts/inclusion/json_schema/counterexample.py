@@ -11,7 +11,7 @@ from tidegate.contracts.formats.json_records import MAX_DEPTH, decode_exactly
 from tidegate.contracts.inclusion.answer import Counterexample
 from tidegate.contracts.inclusion.json_schema.candidates import WitnessBuilder
 from tidegate.contracts.inclusion.json_schema.formula import Formula
-from tidegate.contracts.inclusion.json_schema.gaps import LEADING, Gap, Step, branch_of
+from tidegate.contracts.inclusion.json_schema.gaps import LEADING, Gap, ValueStep, branch_of
 from tidegate.contracts.inclusion.json_schema.gathered import arrays, objects
 from tidegate.contracts.inclusion.json_schema.prover import BudgetSpentError
 from tidegate.contracts.inclusion.json_schema.shrinking import Shrinker, Trial
@@ -138,7 +138,7 @@ class Refuter:
             inner = self._builder.values(at.holding, (*at.broken, broken), 0, most)
             yield from self._wrapped(inner, at.steps)
 
-    def _wrapped(self, values: Iterable[Any], steps: tuple[Step, ...]) -> Iterator[Any]:
+    def _wrapped(self, values: Iterable[Any], steps: tuple[ValueStep, ...]) -> Iterator[Any]:
         """Yield documents with the values at the end of `steps`; the rest of each container fits the old schema."""
         if not steps:
             yield from values
@@ -147,7 +147,7 @@ class Refuter:
         for value in values:
             yield from self._wrapped(islice(self._containers(step, value), 4), tuple(outer))
 
-    def _containers(self, step: Step, value: Any) -> Iterator[Any]:
+    def _containers(self, step: ValueStep, value: Any) -> Iterator[Any]:
         for branch in self._builder.branches(step.holding, step.broken, 0):
             if isinstance(step.key, int):
                 yield from islice(arrays(self._builder, branch, 0, {step.key: value}), 3)

@@ -46,7 +46,7 @@ LEADING: Final = (Property, Matching, Additional, ItemAt, ItemsFrom)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ValueStep:
     """One step into a value: from a container to one of its properties or items.
 
     The container fits `holding` and breaks `broken`. `key` is a name or an index; None stands for any name in the
@@ -69,7 +69,7 @@ class Situation:
     holding: tuple[Node, ...]
     broken: tuple[Node, ...] = ()
     field: tuple[str, ...] = ()
-    steps: tuple[Step, ...] = ()
+    steps: tuple[ValueStep, ...] = ()
     old: Side = Side.ONE
     """The side of the old schema."""
     old_pointer: str = ""
@@ -265,7 +265,7 @@ class _Search:
         below = Situation(
             place.holding,
             field=(*at.field, token),
-            steps=(*at.steps, Step(at.holding, at.broken, place.name, place)),
+            steps=(*at.steps, ValueStep(at.holding, at.broken, place.name, place)),
             old=self._side,
             is_conditional=at.is_conditional,
             old_pointer=self._old_pointer(at, place.holding),
@@ -282,7 +282,7 @@ class _Search:
         below = Situation(
             holding,
             field=(*at.field, str(index) if isinstance(target, ItemAt) else "*"),
-            steps=(*at.steps, Step(at.holding, at.broken, index)),
+            steps=(*at.steps, ValueStep(at.holding, at.broken, index)),
             old=self._side,
             is_conditional=at.is_conditional,
             old_pointer=self._old_pointer(at, holding),

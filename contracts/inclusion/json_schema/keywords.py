@@ -29,9 +29,9 @@ from tidegate.contracts.inclusion.json_schema.nodes import (
     OneValue,
     Opaque,
     Pattern,
-    Place,
     Precision,
     PropertyCount,
+    SchemaPlace,
     UniqueItems,
     WrittenAsInteger,
 )
@@ -142,7 +142,7 @@ def _dependent_required(compiler: Compiler, spot: Spot, keyword: str) -> Node:
     )
 
 
-def _needs(compiler: Compiler, place: Place, name: str, needed: list[str]) -> Node:
+def _needs(compiler: Compiler, place: SchemaPlace, name: str, needed: list[str]) -> Node:
     own = replace(place, pointer=f"{place.pointer}/{escape(name)}", value=needed)
     absent = compiler.negated(compiler.required_name(own, name))
     return compiler.any(
@@ -157,7 +157,7 @@ def _dependent_schemas(compiler: Compiler, spot: Spot, keyword: str) -> Node:
 
 def _depends(compiler: Compiler, spot: Spot, keyword: str, name: str) -> Node:
     inner = spot.at(keyword, name)
-    place = Place(compiler.side, inner.pointer, keyword, inner.schema)
+    place = SchemaPlace(compiler.side, inner.pointer, keyword, inner.schema)
     if isinstance(inner.schema, list):
         return _needs(compiler, compiler.place(spot, keyword), name, inner.schema)
     absent = compiler.negated(compiler.required_name(place, name))

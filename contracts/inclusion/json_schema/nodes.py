@@ -28,7 +28,7 @@ class Side(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SchemaPlace:
     """The place of a node: its JSON Pointer, its keyword ("" for a whole schema), and the value written there."""
 
     side: Side
@@ -64,7 +64,7 @@ class Node:
     """A condition on a value; `group` is the mask of the types that it constrains."""
 
     id: int
-    place: Place
+    place: SchemaPlace
     group: ClassVar[int] = ANYTHING
 
 

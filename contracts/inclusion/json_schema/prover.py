@@ -27,7 +27,7 @@ from tidegate.contracts.inclusion.json_schema.nodes import (
     OneOf,
     OneValue,
     Pattern,
-    Place,
+    SchemaPlace,
     Side,
     TypeIs,
 )
@@ -95,7 +95,7 @@ class Prover:
         self._path = _Path()
         self._bases: dict[frozenset[int], Branch | None] = {}
         self._disjoint: dict[int, bool] = {}
-        self.text = TypeIs(interner.id_of("type", STRING), Place(Side.NEITHER, ""), STRING)
+        self.text = TypeIs(interner.id_of("type", STRING), SchemaPlace(Side.NEITHER, ""), STRING)
 
     def is_empty(self, holding: Iterable[Node], broken: Iterable[Node] = (), depth: int = 0) -> bool:
         """Return whether it is proven that no value fits all of `holding` and none of `broken`.
@@ -125,7 +125,7 @@ class Prover:
     def patterns(self, *patterns: str | None) -> tuple[Node, ...]:
         """Return a `Pattern` node for each pattern; None is skipped."""
         return tuple(
-            Pattern(self.interner.id_of("pattern", each), Place(Side.NEITHER, ""), each)
+            Pattern(self.interner.id_of("pattern", each), SchemaPlace(Side.NEITHER, ""), each)
             for each in patterns
             if each is not None
         )
@@ -240,7 +240,7 @@ class Prover:
         """Return the literal that a value has the type `bit`; integers and fractions of the mask stay together."""
         both = INTEGER | FRACTION
         chosen = mask & both if bit & both else bit
-        return TypeIs(self.interner.id_of("type", chosen), Place(Side.NEITHER, ""), chosen), True
+        return TypeIs(self.interner.id_of("type", chosen), SchemaPlace(Side.NEITHER, ""), chosen), True
 
     def _is_closed_with(self, branch: Branch, literal: Literal, depth: int, choices: int) -> bool:
         more = self.extended(branch, [literal])

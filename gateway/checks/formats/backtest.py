@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 
 from tidegate.contracts.words import seen
-from tidegate.gateway.checks.backtest import BacktestReport, Difference
+from tidegate.gateway.checks.backtest import BacktestReport, ChangeCause
 from tidegate.gateway.checks.formats.github import cell
 from tidegate.gateway.checks.formats.json_report import json_text
 
@@ -76,7 +76,7 @@ def _lines(report: BacktestReport) -> Iterator[str]:
         yield f"failed: more is newly refused than --max-newly-refused {report.max_newly_refused:.3%} allows"
 
 
-def _rows(rows: tuple[Difference, ...]) -> Iterator[str]:
+def _rows(rows: tuple[ChangeCause, ...]) -> Iterator[str]:
     for each in rows:
         yield f"    {each.records:>19,}  {each.stage} {each.code}  {each.pointer}  {each.first}"
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tidegate.contracts.stream.report import BatchReport
 from tidegate.contracts.verdict import Severity
-from tidegate.gateway.embedded.demo.outcome import Outcome, RefusedRecord
+from tidegate.gateway.embedded.demo.outcome import RefusedRecord, StreamOutcome
 from tidegate.gateway.embedded.demo.stream import PARTITIONS, DemoStream
 
 
@@ -63,7 +63,7 @@ class StreamResult:
     problems: tuple[str, ...]
 
 
-def settle(stream: DemoStream, outcome: Outcome, batches: Sequence[BatchReport]) -> StreamResult:
+def settle(stream: DemoStream, outcome: StreamOutcome, batches: Sequence[BatchReport]) -> StreamResult:
     """Compare the sent records with the outputs, and with the reports of the job."""
     # By index: a duplicate counts once here, and `_unsettled` reports it.
     found = {stream.index(record.evidence.source): record for record in outcome.refused}
@@ -115,7 +115,7 @@ def _reasons(refused: Sequence[RefusedRecord]) -> dict[str, str]:
     return {code: message for (code, message), _ in reversed(sentences.most_common())}
 
 
-def _unsettled(stream: DemoStream, outcome: Outcome, figures: StreamFigures) -> Iterator[str]:
+def _unsettled(stream: DemoStream, outcome: StreamOutcome, figures: StreamFigures) -> Iterator[str]:
     """Yield a sentence for each kind of sent records that are lost, duplicated or changed."""
     sent = stream.records.num_rows
     if figures.received != sent:
@@ -158,7 +158,7 @@ def _contradictions(figures: StreamFigures, batches: Sequence[BatchReport]) -> I
         yield "the job's counts by rule are not those of the quarantine topic"
 
 
-def _repeated_and_lost(stream: DemoStream, outcome: Outcome) -> tuple[int, int]:
+def _repeated_and_lost(stream: DemoStream, outcome: StreamOutcome) -> tuple[int, int]:
     """Return the number of repeated records in the outputs, and of records in no output."""
     source = outcome.table["_source"]
     offsets, partitions = (

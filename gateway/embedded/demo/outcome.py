@@ -28,7 +28,7 @@ class RefusedRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class StreamOutcome:
     """The outcome of one stream: where its records are.
 
     `received` counts the records of the source topic. `table` has one row for each accepted record, with the
@@ -41,12 +41,12 @@ class Outcome:
     ledger: Ledger
 
 
-def read_outcome(bootstrap: str, warehouse: Path, stream: str, columns: Sequence[str] = ()) -> Outcome:
+def read_outcome(bootstrap: str, warehouse: Path, stream: str, columns: Sequence[str] = ()) -> StreamOutcome:
     """Return the outcome of `stream`, whose topic has the same name. Raises Unavailable."""
     namespace, _, name = stream.rpartition(".")
     catalog = SqlCatalog("lake", uri=f"sqlite:///{warehouse / 'catalog.db'}", warehouse=str(warehouse))
     table = catalog.load_table((namespace, name))
-    return Outcome(
+    return StreamOutcome(
         received=count_records(bootstrap, stream),
         table=table.scan(selected_fields=(*columns, "_source")).to_arrow(),
         refused=tuple(read_quarantine(bootstrap, f"{stream}.quarantine")),

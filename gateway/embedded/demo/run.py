@@ -27,7 +27,7 @@ from tidegate.contracts.stream.report import BatchReport
 from tidegate.gateway.embedded.demo import admissions, flights
 from tidegate.gateway.embedded.demo.feed import send
 from tidegate.gateway.embedded.demo.figures import DemoReport, StreamResult, settle
-from tidegate.gateway.embedded.demo.outcome import Outcome, read_outcome
+from tidegate.gateway.embedded.demo.outcome import StreamOutcome, read_outcome
 from tidegate.gateway.embedded.demo.stays import STAY_COLUMNS, Stays, stays_as_arrived, stays_in_table
 from tidegate.gateway.embedded.demo.stream import PARTITIONS, DemoStream
 from tidegate.gateway.embedded.runtime import Runtime
@@ -160,7 +160,7 @@ def _judged(batches: Sequence[BatchReport]) -> int:
     return sum(batch.records for batch in batches)
 
 
-def _read(runtime: Runtime, stream: DemoStream) -> Outcome:
+def _read(runtime: Runtime, stream: DemoStream) -> StreamOutcome:
     return read_outcome(runtime.bootstrap, runtime.warehouse, stream.name, _COLUMNS.get(stream.name, ()))
 
 

@@ -10,7 +10,7 @@ from tidegate.contracts.privacy.classes import BODY, Visibility
 from tidegate.contracts.verdict import Stage, Violation
 from tidegate.gateway.http.desk.clauses import pointers_of
 from tidegate.gateway.http.desk.layout import Mark
-from tidegate.gateway.streams.json_places import Found, Place, find
+from tidegate.gateway.streams.json_places import Found, ValueSpan, find
 from tidegate.gateway.streams.masking import Mask, apart, masks_by_part, whole
 
 
@@ -77,14 +77,14 @@ def _marks(
     return marks
 
 
-def _on_value(data: bytes, place: Place, index: int, pointer: str) -> Mark:
+def _on_value(data: bytes, place: ValueSpan, index: int, pointer: str) -> Mark:
     """Mark a value, with its name if it is not declared; of an object or array only the opening bracket."""
     is_container = data[place.start : place.start + 1] in {b"{", b"["}
     start = place.key_start if pointer.endswith("/*") else place.start
     return Mark(start, place.start + 1 if is_container else place.end, (index,))
 
 
-def _on_opening(place: Place, index: int, note: str) -> Mark:
+def _on_opening(place: ValueSpan, index: int, note: str) -> Mark:
     return Mark(place.start, place.start + 1, (index,), note)
 
 

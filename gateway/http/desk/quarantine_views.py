@@ -26,7 +26,7 @@ from tidegate.gateway.streams.problems import Problem as RefusalProblem
 from tidegate.gateway.streams.problems import ProblemQuery
 from tidegate.gateway.streams.quarantine import ROLE
 from tidegate.gateway.streams.quarantine_index.filters import QuarantineFilter
-from tidegate.gateway.streams.quarantine_index.reading import IndexStatus, Place
+from tidegate.gateway.streams.quarantine_index.reading import ArrivalPlace, IndexStatus
 from tidegate.gateway.streams.quarantine_records import MaskedRecord
 from tidegate.gateway.streams.record_export import MEDIA_TYPES, ExportFormat
 from tidegate.gateway.streams.record_search import RecordPage
@@ -38,7 +38,7 @@ _LONGEST_KEY: Final = 4096
 def _cursor(value: object) -> object:
     """Parse the position at which a page continues; None if it is invalid: a truncated link shows the first page."""
     try:
-        return Place.parse(str(value)) if value else None
+        return ArrivalPlace.parse(str(value)) if value else None
     except ValueError:
         return None
 
@@ -47,7 +47,7 @@ def _stage(value: object) -> object:
     return value if value in set(Stage) else None
 
 
-Cursor = Annotated[Place | None, BeforeValidator(_cursor)]
+Cursor = Annotated[ArrivalPlace | None, BeforeValidator(_cursor)]
 
 
 class RecordsFilter(BaseModel):

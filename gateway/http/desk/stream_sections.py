@@ -153,7 +153,7 @@ class LookedAt:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ReconciliationOutcome:
     """The outcome of a finished reconciliation. `state` is a CSS class, `sentence` the result in words.
 
     `findings` is None if it failed.
@@ -183,8 +183,8 @@ class ReconciliationView:
     may_ask: bool
     open: ReconciliationRequest | None
     is_taken: bool
-    last: Outcome | None
-    earlier: tuple[Outcome, ...]
+    last: ReconciliationOutcome | None
+    earlier: tuple[ReconciliationOutcome, ...]
 
     @classmethod
     def of(cls, seen: SeenReconciliations | None, *, may_ask: bool) -> Self | None:
@@ -201,14 +201,16 @@ class ReconciliationView:
         )
 
 
-def _outcome(one: StreamReconciliation) -> Outcome | None:
+def _outcome(one: StreamReconciliation) -> ReconciliationOutcome | None:
     result = one.result
     if result is None:
         return None
     found = result.findings
     if found is None:
-        return Outcome(one.asked, result.at, "silent", f"It could not be told: {result.failure}", None)
-    return Outcome(
+        return ReconciliationOutcome(
+            one.asked, result.at, "silent", f"It could not be told: {result.failure}", None
+        )
+    return ReconciliationOutcome(
         one.asked,
         result.at,
         _STATES[found.answer],

@@ -25,7 +25,7 @@ from tidegate.gateway.streams.summaries import SparkBucket, StreamSummary
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class ChartRange:
     """A time range that ends now, divided into equal buckets whose edges do not move with the clock."""
 
     name: str
@@ -48,23 +48,27 @@ class Range:
 
 
 RANGES = (
-    Range("15m", timedelta(seconds=15), 60),
-    Range("1h", timedelta(minutes=1), 60),
-    Range("6h", timedelta(minutes=5), 72),
-    Range("24h", timedelta(minutes=30), 48),
-    Range("7d", timedelta(hours=2), 84),
-    Range("30d", timedelta(hours=12), 60),
+    ChartRange("15m", timedelta(seconds=15), 60),
+    ChartRange("1h", timedelta(minutes=1), 60),
+    ChartRange("6h", timedelta(minutes=5), 72),
+    ChartRange("24h", timedelta(minutes=30), 48),
+    ChartRange("7d", timedelta(hours=2), 84),
+    ChartRange("30d", timedelta(hours=12), 60),
 )
 
 
-def ranges_within(retention: timedelta) -> tuple[Range, ...]:
+def ranges_within(retention: timedelta) -> tuple[ChartRange, ...]:
     """Return the ranges that are within the retention of reports, which is at least a day."""
     return tuple(one for one in RANGES if one.span <= retention)
 
 
 def range_named(
-    name: str | None, offered: tuple[Range, ...], first_report: datetime, last_report: datetime, now: datetime
-) -> Range:
+    name: str | None,
+    offered: tuple[ChartRange, ...],
+    first_report: datetime,
+    last_report: datetime,
+    now: datetime,
+) -> ChartRange:
     """Return the offered range of this name; for an unknown name or None, a default that shows the reports.
 
     The default is 15 minutes if the stream is younger than that, otherwise an hour. If the last 45 minutes have no
@@ -270,7 +274,7 @@ def stream_view(factory: Factory, stream: str, wanted: StreamFilter, now: dateti
     )
 
 
-def _range_link(one: Range, stream: str, wanted: StreamFilter, span: Span) -> Link:
+def _range_link(one: ChartRange, stream: str, wanted: StreamFilter, span: Span) -> Link:
     address = wanted.address(stream, range=one.name, since=None, until=None)
     return Link(one.name, address, one.name == span.name)
 
@@ -287,7 +291,9 @@ def _chart(
     return stacked(starts, span.bucket, series, records, as_share=measure is Measure.SHARE)
 
 
-def _span(wanted: StreamFilter, offered: tuple[Range, ...], summary: StreamSummary, now: datetime) -> Span:
+def _span(
+    wanted: StreamFilter, offered: tuple[ChartRange, ...], summary: StreamSummary, now: datetime
+) -> Span:
     if wanted.since is not None and wanted.until is not None:
         found = chosen_span(wanted.since, wanted.until, now - offered[-1].span, now)
         if found is not None:

@@ -32,7 +32,7 @@ from tidegate.gateway.http.models.quarantine import (
 from tidegate.gateway.http.native.streams import StreamName
 from tidegate.gateway.http.problems import InvalidBody, responses
 from tidegate.gateway.streams.quarantine_index.filters import QuarantineFilter
-from tidegate.gateway.streams.quarantine_index.reading import Dimension, Group, IndexStatus, Place
+from tidegate.gateway.streams.quarantine_index.reading import ArrivalPlace, Dimension, Group, IndexStatus
 from tidegate.gateway.streams.quarantine_records import MOST_SINGLE_BYTES, MaskedRecord
 
 _log = structlog.get_logger()
@@ -251,14 +251,14 @@ def _key(wanted: FindRequest) -> bytes:
         raise InvalidBody("the key cannot be read", (Problem("key_base64", "is not Base64"),)) from error
 
 
-def _place(text: str | None, name: str) -> Place | None:
+def _place(text: str | None, name: str) -> ArrivalPlace | None:
     try:
-        return None if text is None else Place.parse(text)
+        return None if text is None else ArrivalPlace.parse(text)
     except ValueError as error:
         raise InvalidBody("the list cannot be continued there", (Problem(name, str(error)),)) from error
 
 
-def _position(place: Place | None) -> str | None:
+def _position(place: ArrivalPlace | None) -> str | None:
     return None if place is None else f"{place.partition}/{place.offset}"
 
 

@@ -22,7 +22,7 @@ from tidegate.contracts.document.model import AvroSchema, DataContract
 from tidegate.contracts.document.rule_model import Cel
 from tidegate.contracts.document.terms import OnViolation
 from tidegate.contracts.privacy.classes import WHOLE_RECORD, classes_of
-from tidegate.contracts.rules.cel import Outcome, outcome_of
+from tidegate.contracts.rules.cel import ExpressionResult, outcome_of
 from tidegate.contracts.verdict import Severity
 from tidegate.contracts.words import seen
 from tidegate.gateway.registry.schemas.entities import AVRO, JSON, Metadata, Rule, RuleSet
@@ -405,7 +405,7 @@ def _reads_of_field(rule: Rule, each: Field) -> Iterator[str]:
 
 
 def _holds_of_null(expression: str) -> bool:
-    return outcome_of(expression, {"value": None, "parent": {}, "this": {}}) in {Outcome.HOLDS, None}
+    return outcome_of(expression, {"value": None, "parent": {}, "this": {}}) in {ExpressionResult.HOLDS, None}
 
 
 def _shown(path: tuple[str, ...]) -> str:

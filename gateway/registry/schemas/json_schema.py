@@ -131,7 +131,7 @@ _Path = tuple[Any, str] | None
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class ClientDifference:
     """A keyword that clients read differently, and a sentence: its first place, and how each client reads it."""
 
     keyword: str
@@ -153,7 +153,7 @@ def without_dialect(definition: dict[str, Any]) -> dict[str, Any]:
     return {name: member for name, member in definition.items() if name != _SCHEMA}
 
 
-def differences(definition: Any) -> tuple[Difference, ...]:
+def differences(definition: Any) -> tuple[ClientDifference, ...]:
     """Return the keywords of a schema that draft 7 and 2020-12 read differently, each once, by name.
 
     Takes one step for each part of the schema.
@@ -167,15 +167,15 @@ def differences(definition: Any) -> tuple[Difference, ...]:
                 found.setdefault(keyword, (meaning, path))
             stack.extend(reversed(list(_parts(schema, path))))
     return tuple(
-        Difference(keyword, f"`{keyword}` at {_pointer(path) or 'the whole schema'} {meaning}")
+        ClientDifference(keyword, f"`{keyword}` at {_pointer(path) or 'the whole schema'} {meaning}")
         for keyword, (meaning, path) in sorted(found.items())
     )
 
 
-def foreign_reference(name: str) -> Difference:
+def foreign_reference(name: str) -> ClientDifference:
     """Return the difference of a referenced schema that names another draft than the referring one is read by."""
     shown = name if len(name) <= _MAX_POINTER else f"{name[:_MAX_POINTER]}..."
-    return Difference(
+    return ClientDifference(
         _SCHEMA, f"`{_SCHEMA}` of the reference `{shown}` counts for clients in Python, and not in draft 7"
     )
 

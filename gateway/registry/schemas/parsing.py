@@ -19,7 +19,7 @@ from tidegate.gateway.registry.schemas.entities import AVRO, JSON, PROTOBUF
 from tidegate.gateway.registry.schemas.errors import Refused, invalid_schema
 from tidegate.gateway.registry.schemas.json_schema import (
     DRAFT_7,
-    Difference,
+    ClientDifference,
     bundled,
     differences,
     foreign_reference,
@@ -55,7 +55,7 @@ class ParsedSchema:
     normal: str
     definition: Any
     dialect: str | None = None
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[ClientDifference, ...] = ()
 
     def read_as(self, dialect: str) -> ParsedSchema:
         """Return the schema as clients with this default read it: unchanged if it names its draft."""

@@ -8,7 +8,7 @@ from itertools import product
 from typing import Final
 
 from tidegate.contracts.compatibility.finding import overlap
-from tidegate.contracts.rules.cel import Outcome, gives, outcome_of
+from tidegate.contracts.rules.cel import ExpressionResult, gives, outcome_of
 
 _LITERAL = re.compile(
     r"""[rRbB]{0,2}(?:'''.*?'''|\"\"\".*?\"\"\"|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""", re.DOTALL
@@ -92,7 +92,7 @@ def may_run(expression: str, names: Mapping[str, str]) -> bool:
     if not guard or not semicolon:
         return True
     written = renamed(guard, {**dict.fromkeys(_FIELD_NAMES, _UNKNOWN), **names})
-    return outcome_of(written, {"this": {}}) is not Outcome.BROKEN
+    return outcome_of(written, {"this": {}}) is not ExpressionResult.BROKEN
 
 
 def is_split_in_a_text(expression: str) -> bool:

@@ -27,7 +27,11 @@ from tidegate.gateway.storage.quarantine_index import IndexedPartition
 from tidegate.gateway.streams.quarantine import Origin
 from tidegate.gateway.streams.quarantine_index.avro_values import avro_decoder
 from tidegate.gateway.streams.quarantine_index.merge import RefusalBatch
-from tidegate.gateway.streams.quarantine_index.partitions import IndexedPartitions, Range, Step
+from tidegate.gateway.streams.quarantine_index.partitions import (
+    IndexedPartitions,
+    OffsetRange,
+    PartitionCommit,
+)
 from tidegate.gateway.streams.quarantine_index.refusals import (
     UNKNOWN_CONTRACT,
     ContractHints,
@@ -66,7 +70,7 @@ class _Assigned:
 
     partition: IndexedPartition
     reader: RefusalReader
-    step: Step | None = None
+    step: PartitionCommit | None = None
 
 
 class QuarantineIngestion:
@@ -183,14 +187,14 @@ class QuarantineIngestion:
             return self._end(assigned, (topic, partition), error, offset)
         step = assigned.step
         if step is None:
-            step = Step(assigned.partition, RefusalBatch(), assigned.partition.next_offset)
+            step = PartitionCommit(assigned.partition, RefusalBatch(), assigned.partition.next_offset)
         headers = headers_of(message)
         record = RefusedRecord(
             partition, offset, message.timestamp()[1], message.key(), message.value(), headers
         )
         if (read := assigned.reader.read(record)) is not None:
             step.batch.add(*read)
-        assigned.step = Step(step.claimed, step.batch, offset + 1, step.high)
+        assigned.step = PartitionCommit(step.claimed, step.batch, offset + 1, step.high)
         return 1
 
     def _end(self, assigned: _Assigned, place: Place, error: KafkaError, offset: int) -> int:
@@ -200,7 +204,7 @@ class QuarantineIngestion:
             step = assigned.step
             batch = RefusalBatch() if step is None else step.batch
             if offset > (assigned.partition.next_offset if step is None else step.next_offset - 1):
-                assigned.step = Step(assigned.partition, batch, offset, offset)
+                assigned.step = PartitionCommit(assigned.partition, batch, offset, offset)
             else:
                 assigned.partition = replace(assigned.partition, high=offset)
         elif code in {
@@ -267,7 +271,9 @@ class QuarantineIngestion:
             self._claim({place: wanted[place] for place in free[start : start + _CLAIMED_AT_ONCE]}, edges)
 
     def _claim(self, origins: dict[Place, Origin], edges: dict[Place, tuple[int, int]]) -> None:
-        ranges = [Range(origin.contract_id, place[1], *edges[place]) for place, origin in origins.items()]
+        ranges = [
+            OffsetRange(origin.contract_id, place[1], *edges[place]) for place, origin in origins.items()
+        ]
         for (place, origin), claimed in zip(origins.items(), self._partitions.claim_all(ranges), strict=True):
             if claimed is not None:
                 self._assigned[place] = _Assigned(claimed, self._reader(origin))

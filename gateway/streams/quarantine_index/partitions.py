@@ -16,7 +16,7 @@ LEASE = timedelta(seconds=30)
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class OffsetRange:
     """The offsets [low, high) that a partition of a stream's quarantine topic holds."""
 
     stream: str
@@ -26,7 +26,7 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PartitionCommit:
     """One commit of a partition: its records, and the first offset that is not read yet.
 
     `claimed` is the partition as it was when its records were read from `claimed.next_offset` on. `high` is the end of
@@ -49,9 +49,9 @@ class IndexedPartitions:
 
     def claim(self, stream: str, partition: int, low: int, high: int) -> IndexedPartition | None:
         """Take the lease of one partition; return None if another process has it."""
-        return self.claim_all([Range(stream, partition, low, high)])[0]
+        return self.claim_all([OffsetRange(stream, partition, low, high)])[0]
 
-    def claim_all(self, ranges: Sequence[Range]) -> list[IndexedPartition | None]:
+    def claim_all(self, ranges: Sequence[OffsetRange]) -> list[IndexedPartition | None]:
         """Take the leases of partitions in one transaction; return None for each that another process has.
 
         A partition that ends before its indexed position belongs to a recreated topic: the index of the stream is
@@ -61,7 +61,7 @@ class IndexedPartitions:
         with self._database.writing() as stores:
             return [self._claimed(stores, each, now) for each in ranges]
 
-    def _claimed(self, stores: Stores, wanted: Range, now: datetime) -> IndexedPartition | None:
+    def _claimed(self, stores: Stores, wanted: OffsetRange, now: datetime) -> IndexedPartition | None:
         found = stores.quarantine.partition(wanted.stream, wanted.partition)
         if found is not None and self._is_foreign(found, now):
             return None
@@ -79,7 +79,7 @@ class IndexedPartitions:
         stores.quarantine.put_partition(claimed)
         return claimed
 
-    def commit(self, steps: Sequence[Step]) -> list[IndexedPartition | None]:
+    def commit(self, steps: Sequence[PartitionCommit]) -> list[IndexedPartition | None]:
         """Add the records of some partitions and advance their positions, in one transaction.
 
         Return the partitions after the commit; None for one that another process or a rebuild has taken since.

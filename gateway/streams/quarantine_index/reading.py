@@ -104,7 +104,7 @@ class IndexStatus:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class ArrivalPlace:
     """A position in the order of arrival: minute since 1970 UTC, partition and offset."""
 
     minute: int
@@ -115,7 +115,7 @@ class Place:
         return f"{self.minute}-{self.partition}-{self.offset}"
 
     @classmethod
-    def parse(cls, text: str) -> Place:
+    def parse(cls, text: str) -> ArrivalPlace:
         """Parse the result of `str`. Raises ValueError."""
         match text.split("-"):
             case [minute, partition, offset] if all(
@@ -129,9 +129,9 @@ class Place:
 class PlacePage:
     """A page of places, newest first. `newer` and `older` continue the list, None at its ends; `total` counts all."""
 
-    places: tuple[Place, ...]
-    newer: Place | None
-    older: Place | None
+    places: tuple[ArrivalPlace, ...]
+    newer: ArrivalPlace | None
+    older: ArrivalPlace | None
     total: int
 
 
@@ -199,8 +199,8 @@ class QuarantineIndex:
         stream: str,
         wanted: QuarantineFilter,
         limit: int,
-        after: Place | None = None,
-        before: Place | None = None,
+        after: ArrivalPlace | None = None,
+        before: ArrivalPlace | None = None,
     ) -> PlacePage:
         """Return at most `limit` places of a filter, newest first.
 
@@ -226,7 +226,7 @@ class QuarantineIndex:
 
     def neighbours(
         self, stream: str, wanted: QuarantineFilter, partition: int, offset: int
-    ) -> tuple[Place | None, Place | None]:
+    ) -> tuple[ArrivalPlace | None, ArrivalPlace | None]:
         """Return the next newer and the next older place of a filter; None at the ends.
 
         Raises NotFoundError for a position that is not indexed.
@@ -386,12 +386,12 @@ def _common(one: Mapping[Chunk, BitMap], other: Offsets) -> int:
     return sum(found.intersection_cardinality(other[chunk]) for chunk, found in one.items() if chunk in other)
 
 
-def _place(index: StreamIndex, partition: int, offset: int) -> Place:
+def _place(index: StreamIndex, partition: int, offset: int) -> ArrivalPlace:
     for page in index.stores.quarantine.pages(index.stream, partition, [offset >> PAGE_BITS]):
         columns = Positions.unpack(page)
         at = int(np.searchsorted(columns.offsets, offset))
         if at < len(columns) and columns.offsets[at] == offset:
-            return Place(int(columns.minutes[at]), partition, offset)
+            return ArrivalPlace(int(columns.minutes[at]), partition, offset)
     raise NotFoundError(
         f"position {partition}/{offset} holds no refused record of {index.stream} that is indexed; retention may have "
         "removed it, or the index has not reached it"
@@ -399,8 +399,8 @@ def _place(index: StreamIndex, partition: int, offset: int) -> Place:
 
 
 def _ordered(
-    index: StreamIndex, offsets: Offsets, border: Place | None, limit: int, *, is_ascending: bool
-) -> Iterator[Place]:
+    index: StreamIndex, offsets: Offsets, border: ArrivalPlace | None, limit: int, *, is_ascending: bool
+) -> Iterator[ArrivalPlace]:
     """Yield the `limit` places nearest to a border, in order from it; without a border, in order from the end.
 
     Chunks are read in order of time, and only while one may contain a place before those already found.
@@ -425,11 +425,11 @@ def _ordered(
         found.sort()
         del found[limit:]
     for place in found:
-        yield Place(*(sign * each for each in place))
+        yield ArrivalPlace(*(sign * each for each in place))
 
 
 def _nearest(
-    array: Integers, minutes: Integers, partition: int, border: Place | None, limit: int, sign: int
+    array: Integers, minutes: Integers, partition: int, border: ArrivalPlace | None, limit: int, sign: int
 ) -> list[tuple[int, int, int]]:
     """Return (minute, partition, offset), each times `sign`, of the `limit` places of a chunk nearest to a border."""
     if border is not None:

@@ -13,7 +13,7 @@ from tests.integration.enforce.line import KNOWN, Line, row
 from tests.integration.enforce.registry import Registry
 from tests.integration.enforce.running import eventually, running
 from tests.marks import full
-from tidegate.contracts.stream.shadow import Change
+from tidegate.contracts.stream.shadow import VerdictChange
 
 STRICTER = {**KNOWN, "id": "amount-is-small", "kind": "range", "maximum": 5}
 STRICTER.pop("values")
@@ -40,7 +40,7 @@ def test_a_shadow_begins_at_a_batch_boundary_counts_and_becomes_the_contract_by_
         assert sum(each.would_refuse for each in found if each) == 4
         assert {rule.code for each in found if each for rule in each.refused_by} == {"amount-is-small"}
         places = [each for result in found if result for each in result.samples]
-        assert {each.change for each in places} == {Change.REFUSE}
+        assert {each.change for each in places} == {VerdictChange.REFUSE}
         assert {reason.pointer for each in places for reason in each.reasons} == {"/amount"}
         assert sum(report.written for report in line.reports) == 6  # nothing was refused by it
         path = f"{registry.url}/api/v1/contracts/{line.contract_id}/versions/2.0.0/status"

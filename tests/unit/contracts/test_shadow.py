@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidegate.contracts.stream.counts import RuleCount
-from tidegate.contracts.stream.shadow import MOST_SAMPLES, Change, ShadowResult, ShadowSample
+from tidegate.contracts.stream.shadow import MOST_SAMPLES, ShadowResult, ShadowSample, VerdictChange
 from tidegate.contracts.verdict import Severity, Stage
 
 
@@ -12,7 +12,7 @@ def rule(code: str, records: int) -> RuleCount:
 
 
 def sample(offset: int) -> ShadowSample:
-    return ShadowSample(partition=0, offset=offset, change=Change.REFUSE)
+    return ShadowSample(partition=0, offset=offset, change=VerdictChange.REFUSE)
 
 
 def test_counts_are_added_and_the_newest_places_are_kept() -> None:

@@ -20,7 +20,7 @@ from tidegate.contracts.stream.report import BatchReport
 from tidegate.contracts.verdict import Disposition, Severity
 from tidegate.gateway.embedded.demo.admissions import CONTRACT_FILE, admissions_stream
 from tidegate.gateway.embedded.demo.figures import DemoReport, settle
-from tidegate.gateway.embedded.demo.outcome import Outcome, RefusedRecord
+from tidegate.gateway.embedded.demo.outcome import RefusedRecord, StreamOutcome
 from tidegate.gateway.embedded.demo.stream import DemoStream
 
 START = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
@@ -35,7 +35,7 @@ def stream() -> DemoStream:
 
 
 @pytest.fixture(scope="module")
-def outcome(stream: DemoStream) -> Outcome:
+def outcome(stream: DemoStream) -> StreamOutcome:
     """Return what a job without fault makes of the stream."""
     plan = compile_plan(lint(CONTRACT_FILE).contract)
     accepted, refused = [], []
@@ -50,7 +50,7 @@ def outcome(stream: DemoStream) -> Outcome:
             accepted.append(
                 {"topic": pointer.topic, "partition": pointer.partition, "offset": pointer.offset}
             )
-    return Outcome(
+    return StreamOutcome(
         received=stream.records.num_rows,
         table=pa.table({"_source": pa.chunked_array([pa.array(accepted, SOURCE)])}),
         refused=tuple(refused),
@@ -59,7 +59,7 @@ def outcome(stream: DemoStream) -> Outcome:
 
 
 @pytest.fixture(scope="module")
-def batches(stream: DemoStream, outcome: Outcome) -> tuple[BatchReport, ...]:
+def batches(stream: DemoStream, outcome: StreamOutcome) -> tuple[BatchReport, ...]:
     counts = Counter(
         (violation.stage, violation.code)
         for record in outcome.refused
@@ -73,7 +73,9 @@ def batches(stream: DemoStream, outcome: Outcome) -> tuple[BatchReport, ...]:
     return (_batch(stream, outcome, tuple(rules)),)
 
 
-def test_right_figures_hold(stream: DemoStream, outcome: Outcome, batches: tuple[BatchReport, ...]) -> None:
+def test_right_figures_hold(
+    stream: DemoStream, outcome: StreamOutcome, batches: tuple[BatchReport, ...]
+) -> None:
     result = settle(stream, outcome, batches)
     assert result.problems == ()
     assert orjson.loads(result.figures.model_dump_json()) == {
@@ -104,30 +106,30 @@ def test_right_figures_hold(stream: DemoStream, outcome: Outcome, batches: tuple
 
 
 def test_a_stream_of_real_data_has_findings_and_no_corruptions(
-    stream: DemoStream, outcome: Outcome, batches: tuple[BatchReport, ...]
+    stream: DemoStream, outcome: StreamOutcome, batches: tuple[BatchReport, ...]
 ) -> None:
     result = settle(replace(stream, is_corrupted=False), outcome, batches)
     assert (result.figures.corruptions, result.problems) == ({}, ())
 
 
-def _lost(outcome: Outcome) -> Outcome:
+def _lost(outcome: StreamOutcome) -> StreamOutcome:
     return replace(outcome, table=outcome.table.slice(1))
 
 
-def _twice(outcome: Outcome) -> Outcome:
+def _twice(outcome: StreamOutcome) -> StreamOutcome:
     return replace(outcome, table=pa.concat_tables([outcome.table, outcome.table.slice(5, 1)]))
 
 
-def _quarantined_twice(outcome: Outcome) -> Outcome:
+def _quarantined_twice(outcome: StreamOutcome) -> StreamOutcome:
     return replace(outcome, refused=(*outcome.refused, outcome.refused[0]))
 
 
-def _altered(outcome: Outcome) -> Outcome:
+def _altered(outcome: StreamOutcome) -> StreamOutcome:
     first, *others = outcome.refused
     return replace(outcome, refused=(replace(first, value=first.value + b" "), *others))
 
 
-def _misattributed(outcome: Outcome) -> Outcome:
+def _misattributed(outcome: StreamOutcome) -> StreamOutcome:
     """Refuse the first record for a reason that is not its own."""
     first, *others = outcome.refused
     other = next(record for record in others if record.evidence.rules != first.evidence.rules)
@@ -135,11 +137,11 @@ def _misattributed(outcome: Outcome) -> Outcome:
     return replace(outcome, refused=(replace(first, evidence=evidence), *others))
 
 
-def _topic_short(outcome: Outcome) -> Outcome:
+def _topic_short(outcome: StreamOutcome) -> StreamOutcome:
     return replace(outcome, received=outcome.received - 1)
 
 
-def _dropped(outcome: Outcome) -> Outcome:
+def _dropped(outcome: StreamOutcome) -> StreamOutcome:
     """Drop a record that was accepted: no sum minds, but the ledger and the reports must agree."""
     totals = outcome.ledger.totals.model_copy(update={"written": 1_939, "dropped": 1})
     return replace(_lost(outcome), ledger=_ledger(totals))
@@ -193,16 +195,16 @@ def _dropped(outcome: Outcome) -> Outcome:
 )
 def test_wrong_figures_do_not(
     stream: DemoStream,
-    outcome: Outcome,
+    outcome: StreamOutcome,
     batches: tuple[BatchReport, ...],
-    spoil: Callable[[Outcome], Outcome],
+    spoil: Callable[[StreamOutcome], StreamOutcome],
     problems: tuple[str, ...],
 ) -> None:
     assert settle(stream, spoil(outcome), batches).problems == problems
 
 
 def test_a_record_refused_for_another_reason_is_not_caught(
-    stream: DemoStream, outcome: Outcome, batches: tuple[BatchReport, ...]
+    stream: DemoStream, outcome: StreamOutcome, batches: tuple[BatchReport, ...]
 ) -> None:
     kind = stream.marks[stream.index(outcome.refused[0].evidence.source)].kind
     planted = Counter(mark.kind for mark in stream.marks.values())[kind]
@@ -211,7 +213,7 @@ def test_a_record_refused_for_another_reason_is_not_caught(
 
 
 def test_a_right_record_that_is_refused_is_counted(
-    stream: DemoStream, outcome: Outcome, batches: tuple[BatchReport, ...]
+    stream: DemoStream, outcome: StreamOutcome, batches: tuple[BatchReport, ...]
 ) -> None:
     marks = dict(stream.marks)
     marks.popitem()
@@ -221,7 +223,7 @@ def test_a_right_record_that_is_refused_is_counted(
 
 
 def test_the_report_has_the_documented_shape(
-    stream: DemoStream, outcome: Outcome, batches: tuple[BatchReport, ...]
+    stream: DemoStream, outcome: StreamOutcome, batches: tuple[BatchReport, ...]
 ) -> None:
     figures = settle(stream, outcome, batches).figures
     report = DemoReport(streams={stream.name: figures}, seconds_to_first_verdict=14.2, seconds=38.1)
@@ -249,7 +251,7 @@ def _ledger(totals: BatchTotals) -> Ledger:
     )
 
 
-def _batch(stream: DemoStream, outcome: Outcome, rules: tuple[RuleCount, ...]) -> BatchReport:
+def _batch(stream: DemoStream, outcome: StreamOutcome, rules: tuple[RuleCount, ...]) -> BatchReport:
     return BatchReport(
         stream=stream.name,
         topic=stream.name,

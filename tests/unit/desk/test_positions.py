@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tidegate.gateway.streams.json_places import Place, find
+from tidegate.gateway.streams.json_places import ValueSpan, find
 from tidegate.gateway.streams.json_walk import Event, Part, Walk
 
 
@@ -58,9 +58,9 @@ def test_absent_values_have_the_nearest_container() -> None:
     data = b'{"a": {"b": 1}, "list": [1]}'
     found = find(data, ["/a/x/y", "/list/5", "/z"])
     assert found.nearest == {
-        "/a/x/y": (Place(6, 14, 1),),
-        "/list/5": (Place(24, 27, 16),),
-        "/z": (Place(0, 28, 0),),
+        "/a/x/y": (ValueSpan(6, 14, 1),),
+        "/list/5": (ValueSpan(24, 27, 16),),
+        "/z": (ValueSpan(0, 28, 0),),
     }
 
 
@@ -101,16 +101,16 @@ def test_the_first_thing_that_is_not_json_is_placed(
 def test_what_stands_before_the_break_is_still_found() -> None:
     found = find(b'{"a": 1, "b": {"c": 2, "d": "tr', ["/a", "/b/c", "/b"])
     assert found.values == {
-        "/a": (Place(6, 7, 1),),
-        "/b/c": (Place(20, 21, 15),),
-        "/b": (Place(14, 31, 9),),
+        "/a": (ValueSpan(6, 7, 1),),
+        "/b/c": (ValueSpan(20, 21, 15),),
+        "/b": (ValueSpan(14, 31, 9),),
     }
     assert found.readable_until == 28
 
 
 def test_any_depth_is_walked() -> None:
     deep = b"[" * 100_000
-    assert find(deep, ["/0/0/0"]).values["/0/0/0"] == (Place(3, 100_000, 3),)
+    assert find(deep, ["/0/0/0"]).values["/0/0/0"] == (ValueSpan(3, 100_000, 3),)
     assert sum(1 for _ in Walk(deep + b"]" * 100_000)) == 200_000
 
 

@@ -12,7 +12,7 @@ from tidegate.contracts.verdict import Disposition, Severity, Stage, Verdict, Vi
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.streams.quarantine import Origin
 from tidegate.gateway.streams.quarantine_index.merge import RefusalBatch
-from tidegate.gateway.streams.quarantine_index.partitions import IndexedPartitions, Step
+from tidegate.gateway.streams.quarantine_index.partitions import IndexedPartitions, PartitionCommit
 from tidegate.gateway.streams.quarantine_index.refusals import ContractHints, RefusalReader, RefusedRecord
 
 NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
@@ -79,7 +79,9 @@ class Process:
         rest = [each for each in records if each.offset >= claimed.next_offset]
         for start in range(0, len(rest), at_once):
             part = rest[start : start + at_once]
-            (claimed,) = self.partitions.commit([Step(claimed, self.read(part), part[-1].offset + 1)])
+            (claimed,) = self.partitions.commit(
+                [PartitionCommit(claimed, self.read(part), part[-1].offset + 1)]
+            )
             assert claimed is not None
         return True
 

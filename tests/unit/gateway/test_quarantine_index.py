@@ -24,7 +24,7 @@ from tidegate.gateway.streams.quarantine import Origin
 from tidegate.gateway.streams.quarantine_index import closures, facets, merge
 from tidegate.gateway.streams.quarantine_index.avro_values import avro_decoder
 from tidegate.gateway.streams.quarantine_index.filters import QuarantineFilter, StreamIndex
-from tidegate.gateway.streams.quarantine_index.partitions import LEASE, Step
+from tidegate.gateway.streams.quarantine_index.partitions import LEASE, PartitionCommit
 from tidegate.gateway.streams.quarantine_index.reading import Dimension
 from tidegate.gateway.streams.quarantine_index.refusals import ContractHints, RefusalReader
 from tidegate.gateway.streams.quarantine_index.similarity import joined_problems
@@ -101,11 +101,13 @@ def test_two_processes_count_each_record_once(factory: Factory) -> None:
     claimed = first.partitions.claim("adm", 0, 0, 10_000)
     assert claimed is not None
     assert not second.ingest(records)  # the lease holds
-    (advanced,) = first.partitions.commit([Step(claimed, first.read(records[:100]), records[99].offset + 1)])
+    (advanced,) = first.partitions.commit(
+        [PartitionCommit(claimed, first.read(records[:100]), records[99].offset + 1)]
+    )
     assert advanced is not None
     second.now += LEASE * 2
     assert second.ingest(records)  # it has run out
-    late = Step(advanced, first.read(records[100:]), records[-1].offset + 1)
+    late = PartitionCommit(advanced, first.read(records[100:]), records[-1].offset + 1)
     assert first.partitions.commit([late]) == [None]
     assert index(factory) == expected
 
@@ -129,7 +131,7 @@ def test_two_processes_that_race_count_each_record_once(factory: Factory) -> Non
             if not part:
                 process.partitions.release()
                 return
-            step = Step(claimed, process.read(part), part[-1].offset + 1)
+            step = PartitionCommit(claimed, process.read(part), part[-1].offset + 1)
             if chance.random() < 0.5:
                 process.partitions.release()
             if process.partitions.commit([step]) != [None]:
@@ -164,7 +166,9 @@ def test_a_crash_before_the_commit_loses_and_doubles_nothing(
 
             patch.setattr(merge, broken, crash)
             with pytest.raises(KeyboardInterrupt):
-                process.partitions.commit([Step(claimed, process.read(records), records[-1].offset + 1)])
+                process.partitions.commit(
+                    [PartitionCommit(claimed, process.read(records), records[-1].offset + 1)]
+                )
         assert not any(index(factory).values())
     assert Process(factory, "one").ingest(records)
     assert index(factory) == expected

@@ -14,7 +14,7 @@ from tidegate.contracts.columns.table_limits import TableLimits
 from tidegate.contracts.document.load import parse_contract
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 from tidegate.contracts.rules.clock import Moments
-from tidegate.contracts.stream.shadow import Change, ShadowReason, ShadowResult
+from tidegate.contracts.stream.shadow import ShadowReason, ShadowResult, VerdictChange
 from tidegate.contracts.verdict import Stage
 from tidegate.spark_jobs.job.shadow_source import RegistryShadows
 from tidegate.spark_jobs.sinks.merging import merge_limits
@@ -76,10 +76,10 @@ def test_what_would_be_refused_and_accepted_is_counted_by_the_rule_that_refuses(
     assert {(each.code, each.records) for each in found.accepted_by} == {("amount-is-known", 1)}
     places = [(each.partition, each.offset, each.change) for each in found.samples]
     assert places == [
-        (1, 101, Change.ACCEPT),
-        (1, 102, Change.REFUSE),
-        (1, 103, Change.REFUSE),
-        (1, 104, Change.REFUSE),
+        (1, 101, VerdictChange.ACCEPT),
+        (1, 102, VerdictChange.REFUSE),
+        (1, 103, VerdictChange.REFUSE),
+        (1, 104, VerdictChange.REFUSE),
     ]
     assert found.samples[1].reasons == (ShadowReason(stage=Stage.RULE, code="never-7", pointer="/amount"),)
     assert "999" not in found.model_dump_json()

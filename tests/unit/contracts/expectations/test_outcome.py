@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tidegate.contracts.document.load import parse_contract
-from tidegate.contracts.expectations.checks import Finding
+from tidegate.contracts.expectations.checks import CheckedExpectation
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 from tidegate.contracts.stream.decide import Judged, refusals, results_of
 from tidegate.contracts.stream.report import ExpectationOutcome, ExpectationResult
@@ -104,7 +104,7 @@ def test_what_is_kept_says_who_has_judged(is_own: bool, expected: str) -> None:
     compiled = plan.expectations.compiled[0]
     judged = Judged(
         compiled if is_own else replace(compiled, check=None),
-        Finding(is_met=False, considered=10, unexpected=3),
+        CheckedExpectation(is_met=False, considered=10, unexpected=3),
     )
     (kept,) = results_of(plan, [judged])
 
@@ -138,4 +138,4 @@ def test_a_finding_of_no_value_is_not_met() -> None:
     plan = plan_of({})
     (found,) = plan.expectations.find(plan.expectations.merge([]))
 
-    assert found == Finding(is_met=False, considered=0)
+    assert found == CheckedExpectation(is_met=False, considered=0)

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from tidegate.contracts.document.model import Expectation
-from tidegate.contracts.expectations.checks import Finding
+from tidegate.contracts.expectations.checks import CheckedExpectation
 from tidegate.contracts.expectations.compile import compile_expectations
 from tidegate.contracts.expectations.library import LibraryFinding, agrees
 from tidegate.contracts.stream.evidence import BATCH_HEADER, EventPointer, quarantine_headers, read_evidence
@@ -70,7 +70,10 @@ def test_rounding_is_no_disagreement(theirs: LibraryFinding, *, expected: bool) 
     )
     plan, _ = compile_expectations([mean], pa.schema([("x", pa.float64())]))
 
-    assert agrees(plan.compiled[0], Finding(is_met=True, considered=3, observed=0.3), theirs) is expected
+    assert (
+        agrees(plan.compiled[0], CheckedExpectation(is_met=True, considered=3, observed=0.3), theirs)
+        is expected
+    )
 
 
 @pytest.mark.parametrize(("unexpected", "expected"), [(2, True), (3, False)])
@@ -81,7 +84,10 @@ def test_counts_must_be_the_same(unexpected: int, *, expected: bool) -> None:
     plan, _ = compile_expectations([nulls], pa.schema([("x", pa.float64())]))
     theirs = LibraryFinding(is_met=True, unexpected=unexpected)
 
-    assert agrees(plan.compiled[0], Finding(is_met=True, considered=9, unexpected=2), theirs) is expected
+    assert (
+        agrees(plan.compiled[0], CheckedExpectation(is_met=True, considered=9, unexpected=2), theirs)
+        is expected
+    )
 
 
 @pytest.mark.parametrize(("written", "expected"), [(0.3, True), (0.25, False)])
@@ -91,4 +97,7 @@ def test_a_bound_that_the_library_rounds_is_none_to_disagree_about(written: floa
     )
     plan, _ = compile_expectations([expectation], pa.schema([("x", pa.decimal128(5, 2))]))
     theirs = LibraryFinding(is_met=False, considered=9, unexpected=3)
-    assert agrees(plan.compiled[0], Finding(is_met=True, considered=9, unexpected=0), theirs) is expected
+    assert (
+        agrees(plan.compiled[0], CheckedExpectation(is_met=True, considered=9, unexpected=0), theirs)
+        is expected
+    )

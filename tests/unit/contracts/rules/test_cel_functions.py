@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tidegate.contracts.rules.cel import MAX_ITERATIONS, Outcome, outcome_of
+from tidegate.contracts.rules.cel import MAX_ITERATIONS, ExpressionResult, outcome_of
 
 
-def outcome(expression: str, this: Any = None) -> Outcome | None:
+def outcome(expression: str, this: Any = None) -> ExpressionResult | None:
     return outcome_of(expression, {"this": {} if this is None else this})
 
 
@@ -37,7 +37,7 @@ def outcome(expression: str, this: Any = None) -> Outcome | None:
     ],
 )
 def test_results_at_the_edges(expression: str) -> None:
-    assert outcome(expression) is Outcome.HOLDS
+    assert outcome(expression) is ExpressionResult.HOLDS
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_results_at_the_edges(expression: str) -> None:
     ],
 )
 def test_errors(expression: str) -> None:
-    assert outcome(expression, {"list": ["a", 1], "number": 1}) is Outcome.ERROR
+    assert outcome(expression, {"list": ["a", 1], "number": 1}) is ExpressionResult.ERROR
 
 
 @pytest.mark.parametrize(
@@ -64,8 +64,8 @@ def test_what_is_no_expression(expression: str) -> None:
 
 
 def test_a_text_with_a_null_character_is_read_and_written_completely() -> None:
-    assert outcome("this.t.lowerAscii() == 'a\\u0000b'", {"t": "A\0B"}) is Outcome.HOLDS
-    assert outcome("this.t.split(' ').join('') == 'A\\u0000B'", {"t": "A \0B"}) is Outcome.HOLDS
+    assert outcome("this.t.lowerAscii() == 'a\\u0000b'", {"t": "A\0B"}) is ExpressionResult.HOLDS
+    assert outcome("this.t.split(' ').join('') == 'A\\u0000B'", {"t": "A \0B"}) is ExpressionResult.HOLDS
 
 
 @pytest.mark.parametrize(
@@ -79,12 +79,14 @@ def test_a_text_with_a_null_character_is_read_and_written_completely() -> None:
     ],
 )
 def test_work_is_bounded(expression: str) -> None:
-    assert outcome(expression, {"a": "a", "big": "a" * 1_000_000}) is Outcome.EXHAUSTED
+    assert outcome(expression, {"a": "a", "big": "a" * 1_000_000}) is ExpressionResult.EXHAUSTED
 
 
 def test_each_evaluation_has_a_whole_budget() -> None:
     for _ in range(20):
-        assert outcome("this.big.lowerAscii() == this.big", {"big": "a" * 1_000_000}) is Outcome.HOLDS
+        assert (
+            outcome("this.big.lowerAscii() == this.big", {"big": "a" * 1_000_000}) is ExpressionResult.HOLDS
+        )
     assert MAX_ITERATIONS == 10_000
 
 
@@ -96,7 +98,7 @@ def test_a_macro_over_a_list_takes_time_in_proportion_to_it(expr: str) -> None:
     def seconds(count: int) -> float:
         """Return the least processor time of several evaluations: a busy machine only adds to it."""
         record = {"l": [{"n": 1, "s": "a"}] * count}
-        assert outcome(expr, record) is Outcome.HOLDS
+        assert outcome(expr, record) is ExpressionResult.HOLDS
         taken = []
         for _ in range(7):
             start = time.process_time()

@@ -15,7 +15,13 @@ from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.errors import SettingsError
 from tidegate.contracts.judge.plan import compile_plan
 from tidegate.contracts.lint.lint import lint
-from tidegate.contracts.strength.measure import GoodRecords, Outcome, Strength, measure, plan_for_mutation
+from tidegate.contracts.strength.measure import (
+    GoodRecords,
+    MutationResult,
+    Strength,
+    measure,
+    plan_for_mutation,
+)
 from tidegate.contracts.strength.text import suggested_rules
 from tidegate.gateway.embedded.demo.admissions import CONTRACT_FILE, admissions_stream
 
@@ -66,7 +72,7 @@ def measured(more: str = "", *, seed: int = 0) -> Strength:
     return strength(contract(more), [orjson.dumps(each) for each in RECORDS], seed=seed)
 
 
-def outcome(found: Strength, mutation: str, *pointers: str) -> Outcome:
+def outcome(found: Strength, mutation: str, *pointers: str) -> MutationResult:
     (one,) = [each for each in found.outcomes if (each.mutation, each.pointers) == (mutation, pointers)]
     return one
 
