@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from tests.integration.enforce.checker import require_exactly_once
 from tests.integration.enforce.faults import Publish, StartJob, kill_after, stop_after, wake
-from tests.integration.enforce.line import KNOWN, Line
+from tests.integration.enforce.line import KNOWN, Line, row
 from tests.integration.enforce.registry import Registry, back_up, put_back
 from tests.integration.enforce.replaying import (
     MENDED,
@@ -316,6 +316,7 @@ def test_a_zombie_of_a_discard_changes_nothing(
     line.enforce()
     request(line, fix=MENDED)
     line.enforce()
+    line.produce(row(100))  # an idle instance does not look at the ledger
     wake(zombie)
     line.enforce()
     assert closed_by(line, Closure.DISCARDED) == {*gone}
