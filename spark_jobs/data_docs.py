@@ -13,6 +13,7 @@ from typing import Any
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.expectations.library import write_suite
 from tidegate.contracts.stream.report import ExpectationOutcome, ExpectationResult
+from tidegate.contracts.words import seen
 
 
 def data_docs_page(
@@ -70,10 +71,10 @@ def data_docs_page(
 
 
 def _escaped(value: Any) -> Any:
-    """Return JSON with all texts escaped for HTML, because the library's renderer does not escape them."""
+    """Return JSON with all texts made visible and escaped for HTML, because the library's renderer does neither."""
     match value:
         case str():
-            return escape(value)
+            return escape(seen(value))
         case list():
             return [_escaped(each) for each in value]
         case dict():

@@ -169,5 +169,5 @@ def message(finding: CheckFinding) -> str:
     if (example := shown_example(finding)) is not None:
         lines.append(f"{example[0]}: {seen(example[1])}")
     if finding.consumers:
-        lines.append(f"consumers: {', '.join(finding.consumers)}")
+        lines.append(f"consumers: {seen(', '.join(finding.consumers))}")
     return "\n".join(lines)

@@ -13,7 +13,7 @@ from rich.text import Text
 from tidegate.contracts.document.load import LoadedContract, load_contract, read_source
 from tidegate.contracts.errors import ContractError, SettingsError
 from tidegate.contracts.lint.lint import foreign_message
-from tidegate.contracts.words import counted
+from tidegate.contracts.words import counted, seen
 from tidegate.gateway.checks.checking import compare_documents
 from tidegate.gateway.checks.formats.json_report import diff_json
 from tidegate.gateway.checks.formats.text import contract_lines
@@ -66,7 +66,8 @@ def diff(
     for line in contract_lines(found, several=False):
         out.print(line)
     if found.suggested_version is None:
-        out.print(f"no difference between {base.document.name} and {candidate.document.name}")
+        names = (seen(each.document.name) for each in (base, candidate))
+        out.print(f"no difference between {' and '.join(names)}")
         return
     findings = f" · {counted(len(found.findings), 'finding')}"
     out.print(Text.assemble("suggested version ", (found.suggested_version, "bold"), findings))

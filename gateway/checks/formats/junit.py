@@ -5,17 +5,17 @@ Source: the schema that Jenkins publishes (junit-10.xsd); there is no specificat
 
 from __future__ import annotations
 
-import re
 from xml.etree import ElementTree as ET
 
+from tidegate.contracts.words import seen
 from tidegate.gateway.checks.results import CheckReport, ContractCheck, message
-
-# Characters that XML 1.0 cannot represent. Source: Extensible Markup Language 1.0 (fifth edition), production 2.
-_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def check_junit(report: CheckReport) -> str:
-    """Write a report as JUnit XML. Findings that fail the run are failures; a contract without findings is a pass."""
+    """Write a report as JUnit XML. Findings that fail the run are failures; a contract without findings is a pass.
+
+    Characters that XML cannot represent are not visible either, so they are written as codes.
+    """
     suites = ET.Element("testsuites", name="tidegate check")
     for contract in report.contracts:
         suites.append(_suite(report, contract))
@@ -27,30 +27,26 @@ def check_junit(report: CheckReport) -> str:
 
 def _suite(report: CheckReport, contract: ContractCheck) -> ET.Element:
     name = contract.contract_id or contract.file
-    suite = ET.Element("testsuite", name=_xml(contract.file), tests=str(max(1, len(contract.findings))))
+    suite = ET.Element("testsuite", name=seen(contract.file), tests=str(max(1, len(contract.findings))))
     failures = 0
     for finding in contract.findings:
         case = ET.SubElement(
             suite,
             "testcase",
-            name=_xml(f"{finding.code} at {finding.spot.line}:{finding.spot.column}"),
-            classname=_xml(name),
-            file=_xml(finding.spot.file),
+            name=f"{finding.code} at {finding.spot.line}:{finding.spot.column}",
+            classname=seen(name),
+            file=seen(finding.spot.file),
             line=str(finding.spot.line),
         )
-        text = _xml(f"{finding.spot}\n{message(finding)}")
+        text = f"{seen(str(finding.spot))}\n{message(finding)}"
         if report.fails(contract, finding):
             failures += 1
-            failure = ET.SubElement(case, "failure", type=finding.code, message=_xml(finding.sentence))
+            failure = ET.SubElement(case, "failure", type=finding.code, message=seen(finding.sentence))
             failure.text = text
         else:
             ET.SubElement(case, "system-out").text = text
     if not contract.findings:
-        ET.SubElement(suite, "testcase", name="compatible", classname=_xml(name), file=_xml(contract.file))
+        ET.SubElement(suite, "testcase", name="compatible", classname=seen(name), file=seen(contract.file))
     suite.set("failures", str(failures))
     suite.set("errors", "0")
     return suite
-
-
-def _xml(text: str) -> str:
-    return _NOT_XML.sub("\ufffd", text)

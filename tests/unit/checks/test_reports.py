@@ -92,6 +92,14 @@ def report_of(
 EVERYTHING = report_of(ADMISSIONS, BROKEN, CLEAN, ODD)
 
 
+@pytest.mark.parametrize("written", [
+    check_junit(EVERYTHING), check_annotations(EVERYTHING, None), step_summary(EVERYTHING), check_codequality(EVERYTHING, None),
+], ids=["junit", "annotations", "summary", "codequality"])  # fmt: skip
+def test_no_report_for_people_has_a_character_that_turns_its_text_around(written: str) -> None:
+    assert r"\u202e" in written.replace("&#92;", "\\")
+    assert "\u202e" not in written
+
+
 class TestForPeople:
     def lines(self, report: CheckReport) -> list[str]:
         return [line.plain for line in report_lines(report)]
@@ -361,11 +369,17 @@ class TestJUnit:
         assert self.suites(report_of(ADMISSIONS, fail_on=FailOn.NEVER)).get("failures") == "0"
         assert self.suites(report_of(ADMISSIONS, fail_on=FailOn.INFO)).get("failures") == "3"
 
-    def test_what_xml_cannot_say_is_replaced(self) -> None:
+    def test_what_xml_cannot_say_or_nobody_sees_is_shown_by_its_code(self) -> None:
         (suite,) = self.suites(report_of(ODD, fail_on=FailOn.WARNING))
         message = suite[0][0].get("message")
         assert message is not None
-        assert "\ufffd[31m <b> \ufffd ]]> \ufffd" in message
+        assert r"\u001b[31m <b> \ud83d ]]> \ufffe \u202e" in message
+
+    def test_no_consumer_or_example_breaks_the_report(self) -> None:
+        odd = replace(HOSTILE, consumers=("o\ufffe\u202e",), counterexample=Counterexample("{\x00\u2066}"))
+        written = check_junit(report_of(replace(ODD, findings=(odd,))))
+        assert ET.fromstring(written.encode())[0][0].get("file") == ODD.file  # noqa: S314 - our own text
+        assert [part for part in ("\ufffe", "\u202e", "\x00", "\u2066") if part in written] == []
 
 
 class TestGitHub:

@@ -43,6 +43,11 @@ def test_two_documents_that_say_the_same(tidegate: Run, old: Path, write: Write)
     assert ran.returncode == 0
 
 
+def test_the_name_of_a_file_cannot_turn_the_line_around(tidegate: Run, write: Write) -> None:
+    ran = tidegate("diff", write("o\u202e.json"), write("p\u2066\x1b.json"))
+    assert ran.stdout.decode() == "no difference between o\\u202e.json and p\\u2066\\u001b.json\n"
+
+
 def test_as_json(tidegate: Run, old: Path, new: Path) -> None:
     shown = json.loads(tidegate("diff", old, new, "--format", "json").stdout)
     assert (shown["format"], shown["file"], shown["suggested_version"]) == (

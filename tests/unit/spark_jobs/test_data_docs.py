@@ -20,7 +20,7 @@ schema:
   definition: {type: object, properties: {age: {type: integer}, ward: {type: string}, sex: {type: string}}}
 expectations:
   - {id: mean-age, type: expect_column_mean_to_be_between, kwargs: {column: age, min_value: 0, max_value: 50}}
-  - {id: wards, type: expect_column_values_to_be_in_set, kwargs: {column: ward, value_set: ["<script>alert(1)</script>"]}}
+  - {id: wards, type: expect_column_values_to_be_in_set, kwargs: {column: ward, value_set: ["<script>alert(1)</script>", "\\u202e\\u001b"]}}
   - {id: sexes, type: expect_column_distinct_values_to_be_in_set, kwargs: {column: sex, value_set: [f, m]}}
 """
 
@@ -38,12 +38,14 @@ def test_a_page_has_the_figures_and_runs_no_text_of_the_contract() -> None:
     ]
     contract = parse_contract(CONTRACT, name="stays.yaml", read_schema=None).contract
     page = data_docs_page(
-        contract, results, "Delta table <stays>: all rows", datetime(2026, 1, 2, tzinfo=UTC)
+        contract, results, "Delta table <stays\u2066>: all rows", datetime(2026, 1, 2, tzinfo=UTC)
     )
     assert "<script>alert" not in page
-    assert "<stays>" not in page
+    assert "<stays" not in page
+    assert [odd for odd in ("\u202e", "\u2066", "\x1b") if odd in page] == []
     words = " ".join(re.sub(r"<[^>]+>", " ", page).split())
     assert "hospital.stays@1.0.0" in words
     assert "Evaluated Expectations 2 Successful Expectations 1 Unsuccessful Expectations 1" in words
     assert "41.5" in words
     assert "25% unexpected" in words
+    assert r"\u202e\u001b" in words
