@@ -6,7 +6,7 @@ consumer and what to do.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,6 +17,7 @@ from tidegate.gateway.registry.changes import Review, Terms, compare_with, revie
 from tidegate.gateway.registry.schema_compatibility import (
     CompatibilityAnswer,
     Earlier,
+    Key,
     check_compatibility,
     key_of,
 )
@@ -25,12 +26,16 @@ from tidegate.gateway.registry.schema_content import (
     metadata_of,
     parsed_version,
     references_of,
+    whole_name,
 )
-from tidegate.gateway.registry.schemas.entities import OWN_PROPERTIES, Config
+from tidegate.gateway.registry.schemas.entities import OWN_PROPERTIES, Config, Reference
+from tidegate.gateway.registry.schemas.errors import no_such_reference
+from tidegate.gateway.registry.schemas.names import context_of
 from tidegate.gateway.registry.subject_contracts import Lineage, group_of, plan_version
 from tidegate.gateway.registry.subject_scope import DEFAULT_LEVEL, ENFORCED
 from tidegate.gateway.storage.agreements import StoredConsumer
 from tidegate.gateway.storage.sql import ContractVersion, Stores
+from tidegate.gateway.storage.subjects import SubjectVersion
 
 PUBLISHED = f"{OWN_PROPERTIES}fingerprint"
 """The property that the registry adds to versions that were published as contract documents."""
@@ -84,7 +89,8 @@ def judge_registration(
 ) -> ReviewAnswer:
     """Compare a schema and its contract with the versions that the compatibility level requires."""
     schema = content.parsed
-    key = None if content.references else key_of(schema.schema_type, schema.text, schema.dialect)
+    references = _Keys(stores).of_references(context_of(subject), content.references)
+    key = key_of(schema.schema_type, schema.text, schema.dialect, references)
     schemas = check_compatibility(schema, config, history(stores, subject, content, config, line), key)
     found = governance(stores, subject, line, config)
     if found is None or line is None:
@@ -126,6 +132,7 @@ def history(
     group = group_of(content.metadata, config.group)
     base = None if line is None else line.base
     major = None if base is None or base.deleted_at is not None else major_of(base.version)
+    keys = _Keys(stores)
     for version in stores.subjects.newest_first(subject):
         if config.group and group_of(metadata_of(version.schema), config.group) != group:
             continue
@@ -135,9 +142,36 @@ def history(
             major = found if major is None else major
             if found != major:
                 continue
+        yield Earlier(
+            f"version {version.number}", partial(parsed_version, stores, version), keys.of_version(version)
+        )
+
+
+class _Keys:
+    """The keys of stored schemas, by their content; each version that they refer to is read once."""
+
+    def __init__(self, stores: Stores) -> None:
+        self._stores = stores
+        self._known: dict[tuple[str, int], Key] = {}
+
+    def of_version(self, version: SubjectVersion) -> Key:
+        """Return the key of a version. Raises Refused (42201) if a schema that it refers to does not exist."""
         schema = version.schema
-        key = None if references_of(schema) else key_of(schema.schema_type, schema.text, version.dialect)
-        yield Earlier(f"version {version.number}", partial(parsed_version, stores, version), key)
+        references = self.of_references(schema.context, references_of(schema))
+        return key_of(schema.schema_type, schema.text, version.dialect, references)
+
+    def of_references(self, context: str, references: Iterable[Reference]) -> list[tuple[str, Key]]:
+        """Return the names of references and the keys of their schemas. Raises Refused (42201)."""
+        return [(one.name, self._of_reference(context, one)) for one in references]
+
+    def _of_reference(self, context: str, reference: Reference) -> Key:
+        place = whole_name(context, reference.subject), reference.version
+        if place not in self._known:
+            version = self._stores.subjects.version(*place)
+            if version is None:
+                raise no_such_reference(reference.name, reference.subject, reference.version)
+            self._known[place] = self.of_version(version)
+        return self._known[place]
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,19 +43,23 @@ LENIENT = "LENIENT"
 Key = tuple[str, bytes, str]
 
 
-def key_of(schema_type: str, text: str, dialect: str | None) -> Key:
-    """Return a key that is equal only for schemas that accept the same records: type, text and dialect.
+def key_of(
+    schema_type: str, text: str, dialect: str | None, references: Iterable[tuple[str, Key]] = ()
+) -> Key:
+    """Return a key that is equal only for schemas that accept the same records: type, content and dialect.
 
-    Only for schemas without references.
+    `references` are the names by which the schema refers to others, and the keys of those.
     """
-    return schema_type, hashlib.sha256(text.encode()).digest(), dialect or NEWEST
+    others = [(name, other_type, digest.hex(), draft) for name, (other_type, digest, draft) in references]
+    content = json.dumps([text, others])
+    return schema_type, hashlib.sha256(content.encode()).digest(), dialect or NEWEST
 
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
     """A version to compare with: its name for messages, and its schema, which `read` parses when it is needed.
 
-    `key` is the schema's `key_of`; None for one with references.
+    `key` is the schema's `key_of`; a version without one is always compared.
     """
 
     name: str

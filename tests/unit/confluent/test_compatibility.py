@@ -11,6 +11,7 @@ import pytest
 from tests.unit.confluent.conftest import Ask, record
 from tidegate.contracts.document.model import Compatibility
 from tidegate.gateway.registry import schema_compatibility
+from tidegate.gateway.registry.schemas.json_schema import DRAFT_7
 
 ONE, TWO, THREE = record("a"), record("a", b=1), record("a", b=1, c=2)
 NEEDS = record("a", "b")
@@ -289,6 +290,46 @@ class TestTransitiveLevels:
             assert asked[0] == 200
         assert [name for name, _ in proofs] == [f"version {number}" for number in range(1, 8)]
 
+    @staticmethod
+    def refer(ask: Ask, context: str, depth: int, limit: int, own: int) -> int:
+        """Register a text with a limit of its own that refers, over `depth` subjects, to a limit; return the status."""
+        schema: dict[str, Any] = {"type": "string", "maxLength": limit}
+        references: list[dict[str, Any]] = []
+        for number in range(depth):
+            body = {"schema": json.dumps(schema), "schemaType": "JSON", "references": references}
+            subject = f"/subjects/{context}limit-{number}"
+            assert ask("PUT", f"/config/{context}limit-{number}", {"compatibility": "NONE"})[0] == 200
+            assert ask("POST", f"{subject}/versions", body)[0] == 200
+            version = ask("POST", subject, body)[1]["version"]
+            references = [{"name": "limit.json", "subject": f"limit-{number}", "version": version}]
+            schema = {"properties": {"other": {"$ref": "limit.json"}}}
+        schema["properties"]["own"] = {"type": "string", "maxLength": own}
+        body = {"schema": json.dumps(schema), "schemaType": "JSON", "references": references}
+        status: int = ask("POST", f"/subjects/{context}s/versions", body)[0]
+        return status
+
+    @pytest.mark.parametrize(("level", "sign"), [("BACKWARD_TRANSITIVE", 1), ("FORWARD_TRANSITIVE", -1)])
+    @pytest.mark.parametrize("depth", [1, 2])
+    def test_a_schema_with_references_takes_one_comparison_too(
+        self, ask: Ask, proofs: list[tuple[str, str]], level: str, sign: int, depth: int
+    ) -> None:
+        ask("PUT", "/config/s", {"compatibility": level})
+        limits = ((50, 50), (50 + sign, 50), (50 + sign, 50 + sign), (50 + 2 * sign, 50 + 2 * sign))
+        assert [self.refer(ask, "", depth, *both) for both in limits] == [200] * 4
+        assert [name for name, _ in proofs] == ["version 1", "version 2", "version 3"]
+
+    @pytest.mark.parametrize("depth", [1, 2])
+    def test_what_a_reference_leads_to_is_part_of_what_is_proven(
+        self, ask: Ask, proofs: list[tuple[str, str]], depth: int
+    ) -> None:
+        """Texts, names, subjects and versions are alike in both contexts, and only the referenced limits differ."""
+        for context, level, limits in ((":.a:", "BACKWARD_TRANSITIVE", (2, 3)), (":.b:", "NONE", (3, 2))):
+            ask("PUT", f"/config/{context}s", {"compatibility": level})
+            assert [self.refer(ask, context, depth, limit, own=9) for limit in limits] == [200, 200]
+        ask("PUT", "/config/:.b:s", {"compatibility": "BACKWARD_TRANSITIVE"})
+        assert self.refer(ask, ":.b:", depth, 2, own=10) == 409
+        assert [name for name, _ in proofs] == ["version 1", "version 2", "version 1"]
+
     def test_after_a_restart_each_version_is_compared_once(
         self, ask: Ask, proofs: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -333,6 +374,21 @@ class TestTransitiveLevels:
         assert ask("POST", "/compatibility/subjects/s/versions", last)[1] == {"is_compatible": True}
         ask("PUT", "/config/s", {"compatibility": "BACKWARD_TRANSITIVE"})
         assert ask("POST", "/compatibility/subjects/s/versions", last)[1] == {"is_compatible": False}
+
+    def test_a_key_covers_name_content_and_draft_of_each_reference(self) -> None:
+        key = schema_compatibility.key_of
+        plain, deep = key("JSON", "1", None), key("JSON", "1", None, [("a", key("JSON", "2", None))])
+        references = [
+            [],
+            [("a", plain)],
+            [("b", plain)],
+            [("a", key("JSON", "2", None))],
+            [("a", key("JSON", "1", DRAFT_7))],
+            [("a", deep)],
+            [("a", plain), ("b", plain)],
+            [("a", plain), ("b", deep)],
+        ]
+        assert len({key("JSON", "{}", None, each) for each in references}) == len(references)
 
     def test_the_pairs_have_a_bound(self) -> None:
         pairs = schema_compatibility.ProvenPairs(limit=2)
