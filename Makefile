@@ -50,7 +50,7 @@ style: $(ENVIRONMENT)
 	@$(BIN)/python -m docs.generate --check
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
-fuzz: $(ENVIRONMENT) ## Try odd records, contracts and requests for SECONDS_OF_FUZZING (600); the seed is printed
+fuzz: setup ## Try odd records, contracts and requests for SECONDS_OF_FUZZING (600); the seed is printed
 	$(BIN)/python -X faulthandler -m tests.fuzz.run --seconds $(or $(SECONDS_OF_FUZZING),600)
 
 mutation: setup ## Change the protocol one place at a time; tests must notice (with Java for SECONDS_OF_MUTATION, 0)

@@ -3,14 +3,15 @@
 `python -m tests.fuzz.run --seconds 600`; `--only requests --inputs 300000 --seed 1` asks a number of requests.
 
 Each input must be judged without an exception, in CPU_SECONDS of CPU time and with at most MEMORY_BYTES of additional
-memory. A contract document must compile, or be refused with ContractError. The current input is kept in a file, so that it
-is available after a crash. Every run prints its seed.
+memory. A contract document must compile, or be refused with ContractError. A request is answered with a status below 500
+in ANSWER_SECONDS. The current input is kept in a file, so that it is available after a crash. Every run prints its seed.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -29,6 +30,10 @@ from tidegate.contracts.document.load import parse_contract
 from tidegate.contracts.errors import ContractError
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 from tidegate.contracts.verdict import Disposition
+from tidegate.gateway.embedded.broker import Broker, BrokerOptions
+from tidegate.gateway.embedded.jars import ensure_jars
+from tidegate.gateway.embedded.java import find_java
+from tidegate.gateway.embedded.processes import RunDirectory
 
 CPU_SECONDS: Final = 1.0
 """The limit of CPU time for one record."""
@@ -52,11 +57,11 @@ def main() -> int:
     )
     parser.add_argument(
         "--bootstrap-servers",
-        help="a broker without data: requests about refused records then read its topics",
+        help="a broker without data, whose topics requests about refused records read; else one is started for them",
     )
     arguments = parser.parse_args()
     _say(f"seed {arguments.seed}; the input in hand is kept in {arguments.keep}")
-    ask = partial(fuzz_requests, bootstrap_servers=arguments.bootstrap_servers)
+    ask = partial(_fuzz_requests, bootstrap_servers=arguments.bootstrap_servers)
     sorts = {"requests": ask, "records": fuzz_records, "documents": fuzz_documents}
     chosen = [arguments.only] if arguments.only else list(sorts)
     for sort in chosen:
@@ -99,6 +104,18 @@ def fuzz_documents(chance: Random, rounds: Iterator[int], keep: Path) -> int:
             within(CPU_SECONDS, lambda plan=plan, value=value: judge_alone(plan, value))  # type: ignore[misc] # the same
         done = number + 1
     return done
+
+
+def _fuzz_requests(chance: Random, rounds: Iterator[int], keep: Path, bootstrap_servers: str | None) -> int:
+    """Send mutated requests to a registry with these brokers, or with one that is started for them."""
+    if bootstrap_servers is not None:
+        return fuzz_requests(chance, rounds, keep, bootstrap_servers)
+    with tempfile.TemporaryDirectory(prefix="tidegate-fuzz-") as folder:
+        root = Path(folder)
+        run = RunDirectory(root / "run", root / "logs")
+        options = BrokerOptions(preferred_port=None)
+        with Broker(root / "broker", run, ensure_jars(), find_java(), options) as broker:
+            return fuzz_requests(chance, rounds, keep, broker.bootstrap)
 
 
 def compile_document(document: bytes) -> EnforcementPlan | None:
