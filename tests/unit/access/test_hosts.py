@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 from uuid import UUID
 
@@ -10,11 +11,24 @@ import pytest
 from tidegate.gateway.access.hosts import is_allowed, is_same_origin
 from tidegate.gateway.access.limits import MOST_ADDRESSES, RateLimit
 from tidegate.gateway.access.principal import TooManyRequests
+from tidegate.gateway.factory import Factory
 from tidegate.gateway.settings import GatewaySettings
 
 from .conftest import AVRO, CONFLUENT
 
 SUBJECT = "/subjects/a-value/versions"
+BY_ID = ("/schemas/ids/1", "/schemas/ids/1/schema", f"/schemas/guids/{UUID(int=1)}")
+REPORTS = [
+    f"/api/v1/streams/s/{name}"
+    for name in (
+        "batches",
+        "trips",
+        "events",
+        "heartbeat",
+        f"reconciliations/{UUID(int=1)}/result",
+        f"replays/{UUID(int=1)}/progress",
+    )
+]
 
 
 @pytest.fixture
@@ -81,10 +95,19 @@ def test_a_page_of_another_site_changes_nothing_without_fetch_metadata(client: A
     assert own.status_code == 200
 
 
-def test_a_body_without_a_content_type_is_not_json(client: Any) -> None:
-    answer = client.request("POST", SUBJECT, content=b'{"schema": "\\"int\\""}')
+@pytest.mark.parametrize(
+    ("method", "path", "part"),
+    [
+        ("POST", SUBJECT, "message"),
+        ("PUT", "/config", "message"),
+        ("POST", "/api/v1/contracts", "detail"),
+        ("POST", "/api/v1/streams/s/pause", "detail"),
+    ],
+)
+def test_a_body_without_a_content_type_is_not_json(client: Any, method: str, path: str, part: str) -> None:
+    answer = client.request(method, path, content=b'{"schema": "\\"int\\""}')
     assert answer.status_code == 415
-    assert "the content type is missing" in answer.json()["message"]
+    assert "the content type is missing" in answer.json()[part]
 
 
 def test_a_limit_holds_by_default_with_access_control_only() -> None:
@@ -92,6 +115,22 @@ def test_a_limit_holds_by_default_with_access_control_only() -> None:
     assert GatewaySettings(access="on").effective_rate_limit == "500/second;15000/minute"
     assert GatewaySettings(access="on", rate_limit="off").effective_rate_limit is None
     assert GatewaySettings(rate_limit="7/minute").effective_rate_limit == "7/minute"
+
+
+def count_often(limit: RateLimit) -> None:
+    for _ in range(15_001):
+        limit.count("key:a")
+
+
+def test_a_registry_with_access_control_limits_a_principal_by_default(settings: GatewaySettings) -> None:
+    with (
+        closing(Factory(settings)) as open_to_all,
+        closing(Factory(settings.model_copy(update={"access": "on"}))) as guarded,
+    ):
+        assert open_to_all.rate_limit is None
+        assert guarded.rate_limit is not None
+        with pytest.raises(TooManyRequests, match=r"^more than (500|15000) requests in "):
+            count_often(guarded.rate_limit)
 
 
 def test_addresses_beyond_a_bound_count_together() -> None:
@@ -110,10 +149,9 @@ class TestExempt:
         return settings.model_copy(update={"rate_limit": "1/hour"})
 
     def test_schemas_by_id_and_reports_of_jobs_are_never_told_to_wait(self, client: Any) -> None:
-        by_id = ("/schemas/ids/1", "/schemas/ids/1/schema", f"/schemas/guids/{UUID(int=1)}")
-        asked = [client.get(path).status_code for path in (*by_id, *by_id)]
-        asked += [client.get(f"/contexts/.c{path}").status_code for path in by_id]
-        asked += [client.post("/api/v1/streams/s/heartbeat", b"{}").status_code for _ in range(3)]
+        asked = [client.get(path).status_code for path in (*BY_ID, *BY_ID)]
+        asked += [client.get(f"/contexts/.c{path}").status_code for path in BY_ID]
+        asked += [client.post(path, b"{}").status_code for path in REPORTS for _ in range(2)]
         assert 429 not in asked
         assert [client.get("/subjects").status_code for _ in range(2)] == [200, 429]
 

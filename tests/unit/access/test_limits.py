@@ -18,6 +18,7 @@ from tidegate.gateway.access.principal import ANONYMOUS, Principal, TooManyReque
 from tidegate.gateway.settings import GatewaySettings
 
 from .conftest import Hire
+from .test_hosts import BY_ID, REPORTS
 
 CONTRACTS = "/api/v1/contracts"
 only_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -124,6 +125,13 @@ class TestOverHttp:
         ]
         assert statuses == [200, 200, 200, 429]
         assert other.ask("GET", "/subjects").status_code == 200
+
+    def test_schemas_by_id_and_reports_of_jobs_are_never_told_to_wait(self, hire: Hire) -> None:
+        job = hire("reporter", "viewer")
+        asked = [job.ask("GET", path).status_code for path in (*BY_ID, *BY_ID)]
+        asked += [job.ask("POST", path, {}).status_code for path in REPORTS for _ in range(2)]
+        assert 429 not in asked
+        assert [job.ask("GET", "/subjects").status_code for _ in range(4)] == [200, 200, 200, 429]
 
     def test_who_sends_wrong_credentials_is_counted_by_address(self, client: Any, hire: Hire) -> None:
         statuses = [client.get(CONTRACTS, auth=("nobody", str(n))).status_code for n in range(5)]

@@ -32,13 +32,21 @@ def asked(person: Person, body: bytes = b"part=key") -> Any:
 @pytest.mark.usefixtures("registry")
 def test_a_role_below_approver_of_the_subject_reveals_nothing(hire: Hire, factory: Factory) -> None:
     head = factory.audit().page(0, 1).head
+    asking = []
     for grants in (["viewer:hospital."], ["producer"], ["viewer:hospital.", "approver:nyc."]):
-        answer = asked(hire(*grants))
+        asking.append(hire(*grants))
+        answer = asked(asking[-1])
         assert answer.status_code == 403, grants
         assert "This needs the role approver" in answer.text
-    assert asked(hire("approver:nyc.")).status_code == 404  # the stream is not there for them
-    kept = [entry.action for entry in factory.audit().page(0, 1000).entries]
-    assert "record.revealed" not in kept
+    stranger = hire("approver:nyc.")
+    assert asked(stranger).status_code == 404  # the stream is not there for them
+    kept = factory.audit().page(0, 1000).entries
+    assert "record.revealed" not in {entry.action for entry in kept}
+    denied = [(entry.who, entry.subject) for entry in kept if entry.action == "request.denied"]
+    assert denied == [
+        *((each.name, f"403 POST {PATH}") for each in asking),
+        (stranger.name, f"404 POST {PATH}"),
+    ]
     assert factory.audit().check(head).is_intact
 
 
