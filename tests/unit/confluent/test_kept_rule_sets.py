@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.unit.confluent.conftest import Ask, record
+from tests.unit.confluent.conftest import Ask, record, respond
 
 MIGRATIONS = [
     {"name": name, "kind": kind, "mode": mode, "type": type_, "expr": expr, "disabled": False}
@@ -80,8 +80,12 @@ def test_a_rule_set_of_every_type_comes_back_from_every_answer_as_it_was_sent(as
     assert ask("GET", "/schemas?ruleType=SQL")[1] == []
 
 
-def test_the_contract_judges_what_it_can_and_its_note_names_the_rest_with_the_reason(ask: Ask) -> None:
-    ask("POST", "/subjects/t-value/versions", BODY)
+def test_the_contract_judges_what_it_can_and_its_note_names_the_rest_with_the_reason(
+    client: Any, ask: Ask
+) -> None:
+    answer = respond(client, "POST", "/subjects/t-value/versions", BODY)
+    up = f"8; up is a migration of type JSONATA and mode UPGRADE, {NOT_EXECUTED}; down is a migration of type"
+    assert answer.headers["Tidegate-Rules-Not-Judged"].startswith(up)
     (version,) = ask("GET", "/api/v1/contracts/t")[1]["versions"]
     assert version["note"].splitlines() == [
         f"the rule {what}: it is kept for clients and not judged here"

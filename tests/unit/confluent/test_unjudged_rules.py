@@ -206,9 +206,12 @@ def test_the_setting_concerns_rules_that_only_the_schema_has(
 
 
 def test_the_page_of_a_contract_names_them(client: Any) -> None:
-    respond(client, "POST", "/subjects/t-value/versions", {**BODY, "ruleSet": {"domainRules": [MASK, PATH]}})
+    up = {"name": "up", "kind": "TRANSFORM", "mode": "UPGRADE", "type": "JSONATA", "expr": "$"}
+    rules = {"domainRules": [MASK, PATH], "migrationRules": [up]}
+    respond(client, "POST", "/subjects/t-value/versions", {**BODY, "ruleSet": rules})
     page = client.get("/desk/contracts/t").text
-    assert "2 rules for clients only" in page
+    assert "3 rules for clients only" in page
+    assert "up is a migration of type JSONATA and mode UPGRADE" in page
     assert "path is a condition of type JSONATA" in page
     assert "no rules beside its schema" not in page
 
