@@ -335,6 +335,12 @@ def test_the_head_of_a_document(text: str, expected: str) -> None:
     assert problems(text)[0] == expected
 
 
+@pytest.mark.parametrize("version", ["1.2", "1.0", "1", "v1.2.0", "'1.0'"])
+def test_a_wrong_version_is_the_only_problem(version: str) -> None:
+    text = HEAD.replace("1.2.0", f"¶{version}") + "rules: [{id: r, kind: range, field: /age, minimum: 0}]"
+    assert_one_problem(text, "`version` must be a semantic version such as 1.2.0, not ")
+
+
 def test_documents_are_bounded_and_unicode() -> None:
     assert problems("#" * (MAX_YAML_BYTES + 1)) == ["c.yaml:1:1: larger than 256 KiB"]
     with pytest.raises(ContractError, match=r"c\.yaml:2:4: not UTF-8; save the file in UTF-8"):
