@@ -105,7 +105,9 @@ def test_records_and_cluster_survive_a_restart_on_another_port(make_broker: Make
         producer = Producer({"bootstrap.servers": first.bootstrap})
         producer.produce("kept", b"value", key=b"key", headers=[("h", b"\xff")], timestamp=1)
         assert producer.flush(30) == 0
-    with make_broker(preferred_port=None) as second:
+    taken = int(first.bootstrap.rpartition(":")[2])
+    with socket.create_server((ports.HOST, taken)), make_broker() as second:
+        assert second.bootstrap != first.bootstrap
         consumer = Consumer({"bootstrap.servers": second.bootstrap, "group.id": "test"})
         consumer.assign([TopicPartition("kept", 0, 0)])
         (message,) = consumer.consume(1, timeout=30)

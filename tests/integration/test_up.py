@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO
 
@@ -263,8 +263,19 @@ def committed(run: Up, output: str) -> list[bytes | None]:
     return [message.value() for message in read_committed(KafkaConnection(run.bootstrap), topic, {}, end)]
 
 
+@pytest.fixture
+def usual_ports_in_use() -> Iterator[None]:
+    with ExitStack() as stack:
+        for port in (ports.GATEWAY_PORT, ports.BROKER_PORT):
+            with suppress(OSError):  # another process may use it already
+                stack.enter_context(socket.create_server((ports.HOST, port)))
+        yield
+
+
 @pytest.mark.full  # the tutorial starts `up`, and test_faults.py kills each step
+@pytest.mark.usefixtures("usual_ports_in_use")
 def test_records_are_enforced_across_a_restart_and_a_kill(up: StartUp) -> None:
+    """Clients find registry and broker under the ports of the first start, which it chose at random."""
     run = up(str(EXAMPLES / "contract.yaml"), SPARK_HOME="/opt/another-spark")
     run.await_ready()
     produce(run, "same-day.pass.json", "age-is-known.fail.json")
@@ -274,6 +285,7 @@ def test_records_are_enforced_across_a_restart_and_a_kill(up: StartUp) -> None:
 
     killed = up()
     killed.await_ready()
+    assert (killed.registry, killed.bootstrap) == (run.registry, run.bootstrap)
     produce(killed, "same-day.pass.json", "not-the-epoch.fail.json")
     until(lambda: table_rows(killed.state) == 2)
     assert len(committed(killed, "quarantine")) == 2
