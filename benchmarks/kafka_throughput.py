@@ -3,6 +3,7 @@
 The same topic of 4 partitions, a real broker on the same cores, one Spark session, the same batch size. Untouched is
 what a plain job does: copy key and value to another topic, or append them with their position to an Iceberg table.
 Tuned is the same copy with the fetch settings of the job.
+Maintained is enforcement with a round of table maintenance every second, which compacts from five small files on.
 Enforced is the job's own stream, its start (claim, fence, scan) included: judge, refuse, write with the ledger. Judging
 nothing is the same stream with a contract that takes all JSON: what is left then is the protocol and its provenance.
 """
@@ -76,6 +77,13 @@ class Runs:
 
     def untouched_iceberg(self) -> None:
         """Append the records as they are."""
+        self._append(self._source())
+
+    def tuned_iceberg(self) -> None:
+        """Append the records as they are, with the fetch settings of the job."""
+        self._append(self._source(FETCH_OPTIONS))
+
+    def _append(self, source: DataFrame) -> None:
         folder = self._folder()
         table = f"lake.bench.untouched{self._count}"
         self._spark.sql("create namespace if not exists lake.bench")
@@ -83,7 +91,7 @@ class Runs:
             f"create table {table} (key binary, value binary, partition int, offset bigint, timestamp timestamp) "
             "using iceberg"
         )
-        rows = self._source().select("key", "value", "partition", "offset", "timestamp")
+        rows = source.select("key", "value", "partition", "offset", "timestamp")
         query = rows.writeStream.format("iceberg").option("checkpointLocation", folder)
         query.trigger(availableNow=True).toTable(table).awaitTermination()
         self._tables.append(table)
@@ -103,15 +111,20 @@ class Runs:
         """Enforce into a table."""
         assert 0 < self._enforce("iceberg", contract()) < self._records / 10
 
+    def maintained_iceberg(self) -> None:
+        """Enforce into a table that is maintained every second."""
+        often = {"maintenance_seconds": 1.0, "compaction_min_files": 5}
+        assert 0 < self._enforce("iceberg", contract(), often) < self._records / 10
+
     def assert_complete(self) -> None:
         """Assert that every untouched table has all records; it is not timed."""
         for table in self._tables:
             assert self._spark.table(table).count() == self._records
 
-    def _enforce(self, sink: str, governing: DataContract) -> int:
+    def _enforce(self, sink: str, governing: DataContract, more: Mapping[str, object] = {}) -> int:
         """Enforce the whole topic; return the number of quarantined records."""
         self._count += 1
-        settings = self._settings.model_copy(update={"sink": sink, "available_now": True})
+        settings = self._settings.model_copy(update={"sink": sink, "available_now": True, **more})
         # A new contract id has a new ledger, so the run starts at the first record.
         plan = compile_plan(governing.model_copy(update={"id": f"bench.run{self._count}", "topic": TOPIC}))
         told = Told()
@@ -183,7 +196,9 @@ def main() -> None:
                         "kafka enforced": runs.enforced_kafka,
                         "nothing judged": runs.nothing_judged_kafka,
                         "iceberg": runs.untouched_iceberg,
+                        "iceberg tuned": runs.tuned_iceberg,
                         "iceberg enforced": runs.enforced_iceberg,
+                        "iceberg maintained": runs.maintained_iceberg,
                     },
                     rounds,
                 )
@@ -209,6 +224,15 @@ def main() -> None:
             ),
             Figure.of(
                 "kafka_to_iceberg_over_untouched", rates["iceberg enforced"], "records/s", rates["iceberg"]
+            ),
+            Figure.of(
+                "kafka_to_iceberg_over_tuned", rates["iceberg enforced"], "records/s", rates["iceberg tuned"]
+            ),
+            Figure.of(
+                "kafka_to_iceberg_maintained_over_untouched",
+                rates["iceberg maintained"],
+                "records/s",
+                rates["iceberg"],
             ),
         ],
         arguments.out,

@@ -26,6 +26,8 @@ PROMISED = {
         "kafka_to_kafka_over_untouched",
         "kafka_to_kafka_over_tuned",
         "kafka_to_iceberg_over_untouched",
+        "kafka_to_iceberg_over_tuned",
+        "kafka_to_iceberg_maintained_over_untouched",
     },
     "protocol": {"protocol_large_batch_over_plain", "protocol_small_batch_over_plain"},
     "operations": {

@@ -170,8 +170,9 @@ def test_records_and_the_positions_that_name_them_are_sent_in_one_transaction(
     require_sent_once(line, refused, places)
 
 
-def test_records_that_a_cancelled_request_has_sent_stay_closed(line: Line) -> None:
-    """The instance ends before the ledger names what it sent; the next request is of other records."""
+@pytest.mark.parametrize("is_killed_again", [False, *full(True)])
+def test_records_that_a_cancelled_request_has_sent_stay_closed(line: Line, is_killed_again: bool) -> None:
+    """The instance ends before the ledger names what it sent; the next request is of another record."""
     fill(line)
     places = refusals(line)
     first, *others = sorted(places)
@@ -182,6 +183,9 @@ def test_records_that_a_cancelled_request_has_sent_stay_closed(line: Line) -> No
     before = len(sent_back(line))
     assert 0 < before < len(places)  # a chunk has places of one partition
     request(line, [first], fix=MENDED, action="to-source")
+    if is_killed_again:
+        with pytest.raises(Killed):
+            line.enforce(kill_at(ReplayStep.SEND))
     line.enforce()
     assert len(sent_back(line)) == line.ledger().closed[Closure.RESENT].records == before + 1
     request(line, fix=MENDED, action="to-source")

@@ -296,15 +296,21 @@ def test_marks_of_deleted_keys_are_kept_as_long_as_refused_records_and_the_sourc
     assert settings_of(broker, marks_topic(source.name))["retention.ms"] == kept
 
 
-def test_positions_of_replayed_records_are_kept_for_ever(broker: Broker, source: Topic) -> None:
+def test_positions_of_replayed_records_are_kept_for_ever_unless_the_operator_decides_otherwise(
+    broker: Broker, source: Topic
+) -> None:
     topics, name = Topics(KafkaConnection(broker.bootstrap)), replayed_topic(source.name)
     topics.ensure_replayed(name, source)
     assert settings_of(broker, name)["retention.ms"] == "-1"
     alter(broker, name, {"retention.ms": str(DAY_MS)})
-    with pytest.raises(StreamStopped, match="would not keep what is written to it") as stopped:
+    with capture_logs() as events:
         topics.ensure_replayed(name, source)
-    obey(broker, str(stopped.value))
-    topics.ensure_replayed(name, source)
+    (event,) = events
+    assert (event["event"], event["settings"]) == ("output_topic_forgets", f"retention.ms is {DAY_MS}")
+    obey(broker, event["command"])
+    with capture_logs() as events:
+        topics.ensure_replayed(name, source)
+    assert events == []
 
 
 def test_an_existing_topic_keeps_its_settings_and_a_short_retention_is_logged(

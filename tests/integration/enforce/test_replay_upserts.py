@@ -16,6 +16,7 @@ from tests.integration.enforce.registry import Registry
 from tests.integration.enforce.replaying import KEYED, MENDED, previewed, refusals, request, tombstone
 from tests.integration.enforce.test_faults import SINKS
 from tests.marks import full
+from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.stream.key_marks import KnownMarks
 from tidegate.contracts.stream.ledger import Position
 from tidegate.contracts.stream.output_topics import marks_topic
@@ -118,11 +119,15 @@ def test_marks_that_retention_deletes_during_a_replay_bring_no_deleted_key_back(
         if step is ReplayStep.PUBLISH:
             stopping.set()
 
-    line.attempt(delete_meanwhile, available_now=False).run(stopping, Event())
-    told = line.replays.told[-1]
+    attempt = line.attempt(delete_meanwhile, available_now=False)
     if are_remembered:
-        assert (told.written, amounts(line)) == (2, {"r2": 1})
+        attempt.run(stopping, Event())
+        assert (line.replays.told[-1].written, amounts(line)) == (2, {"r2": 1})
         return
+    with pytest.raises(Unavailable, match="marks of deleted keys were lost during a replay"):
+        attempt.run(stopping, Event())
+    line.enforce()
+    told = line.replays.told[-1]
     assert (told.written, told.untouched, amounts(line)) == (0, {Untouched.UNORDERED: 2}, {})
     require_exactly_once(line)
 
