@@ -407,14 +407,16 @@ def test_a_ledger_table_of_an_older_version_is_tuned_by_its_owner(url: str, make
 def test_staging_tables_of_a_fenced_attempt_are_dropped_between_claims(
     url: str, make_table: MakeTable
 ) -> None:
-    """A zombie makes them after the claim that dropped those of before; the attempt that runs keeps its own."""
+    """A zombie makes them after the claim that dropped those of before; those of other attempts and streams stay."""
     table, plan = make_table(), plan_of()
     held = claimed(table, plan)
     newer = held.claim(1)
     assert table.publish("[]", held, newer) == newer
     stage(table, plan, [Record({"id": "zombie"}, 0)], held.epoch)
     live = stage(table, plan, [Record({"id": "a"}, 0)], newer.epoch)
+    of_another_stream = f"{'0' * 8}-tidegate-0-{'0' * 8}-0"
+    ask(url, f'CREATE TABLE tidegate."{of_another_stream}" ()')
     assert make_table(orphan_removal=False).remove_orphans() is None
     assert table.remove_orphans() == Orphans(1)
-    assert staging_tables(url) == 1
+    assert staging_tables(url) == 2
     table.delete_files(live)
