@@ -32,6 +32,8 @@ from tidegate.spark_jobs.sinks.store import MANY_SNAPSHOTS
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tidegate.spark_jobs.settings import JobSettings
+
 log = structlog.get_logger()
 
 _MUCH_METADATA_BYTES: Final = 16 * 1024 * 1024
@@ -54,6 +56,16 @@ class SnapshotRetention:
     most: int = 500
     age_seconds: float = 5 * 24 * 3600.0
     protected_seconds: float = 600.0
+
+    @classmethod
+    def of(cls, settings: JobSettings) -> SnapshotRetention:
+        """Read the retention from the job's settings."""
+        return cls(
+            is_on=settings.snapshot_expiry,
+            most=settings.snapshots_kept,
+            age_seconds=settings.snapshot_age_seconds,
+            protected_seconds=settings.snapshot_protected_seconds,
+        )
 
 
 DEFAULT_RETENTION: Final = SnapshotRetention()

@@ -34,13 +34,7 @@ _SOURCE_FIELDS: Final = ("_source.topic", "_source.partition", "_source.offset")
 
 
 def _open_store(session: Callable[[], SparkSession], settings: JobSettings, contract_id: str) -> IcebergTable:
-    retention = SnapshotRetention(
-        is_on=settings.snapshot_expiry,
-        most=settings.snapshots_kept,
-        age_seconds=settings.snapshot_age_seconds,
-        protected_seconds=settings.snapshot_protected_seconds,
-    )
-    rules = MaintenanceRules.of(settings)
+    retention, rules = SnapshotRetention.of(settings), MaintenanceRules.of(settings)
     return IcebergTable(session(), table_name(contract_id), settings.merging, retention, rules)
 
 

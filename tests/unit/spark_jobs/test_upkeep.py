@@ -9,7 +9,9 @@ from structlog.testing import capture_logs
 
 from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.stream.report import TableSize
+from tidegate.spark_jobs.settings import JobSettings
 from tidegate.spark_jobs.sinks.attempt_files import attempt_epoch, attempt_prefix
+from tidegate.spark_jobs.sinks.iceberg.expiry import SnapshotRetention
 from tidegate.spark_jobs.sinks.maintenance import Compacted, Expired, MaintenanceRules, Orphans
 from tidegate.spark_jobs.sinks.upkeep import _ONE_AT_A_TIME, Upkeep
 
@@ -118,3 +120,23 @@ def test_small_files_grow_in_steps_and_a_round_is_bounded_in_files_and_bytes() -
     assert [each.target for each in (small, middle, large)] == [1 << 21, 1 << 24, 1 << 27]
     assert [each.most_files for each in (small, middle, large)] == [500, 85, 10]
     assert all(each.most_files * each.full <= 8 * rules.target_bytes for each in rules.levels)
+
+
+def test_each_setting_reaches_the_rules() -> None:
+    base = {"bootstrap_servers": "b:1", "registry_url": "http://r", "warehouse": "/w", "checkpoints": "/c"}
+    changed = {
+        "compaction": False,
+        "compaction_target_bytes": 1 << 20,
+        "compaction_min_files": 3,
+        "compaction_max_files": 7,
+        "manifest_limit": 9,
+        "orphan_removal": False,
+        "orphan_age_seconds": 4000.0,
+        "snapshot_expiry": False,
+        "snapshots_kept": 11,
+        "snapshot_age_seconds": 5000.0,
+        "snapshot_protected_seconds": 13.0,
+    }
+    settings = JobSettings.model_validate({**base, **changed})
+    assert MaintenanceRules.of(settings) == MaintenanceRules(False, 1 << 20, 3, 7, 9, False, 4000.0)
+    assert SnapshotRetention.of(settings) == SnapshotRetention(False, 11, 5000.0, 13.0)
