@@ -233,10 +233,13 @@ class KafkaSink:
             self._write_in_tasks(judged.accepted, judged.batch)
         else:
             accepted = judged.accepted.batches()
+        if self._tasks:
+            # No task writes until the next batch, so nothing of this stream below the end is ahead of the new ledger.
+            self._end = self._topics.latest(self._accepted.name)
         held, batch = self._held, judged.batch
         assert self._producer is not None, "the sink was not started"  # noqa: S101 - a programming error
         ahead = self._settled.after(batch.end)
-        # The end of the accepted topic when tasks last wrote to it. The driver's records are never ahead of the ledger.
+        # Without tasks it is the end at the start: the driver's records are never ahead of the ledger.
         scan_from = ahead.scan_from({self._accepted.name: self._end}) if self._tasks or len(ahead) else {}
         noted, digest = self._dropped.records(held, judged.results.dropped())
         new = held.publish(batch.published(decision, scan_from, self._slots, digest))
@@ -298,7 +301,6 @@ class KafkaSink:
         with batch.watch(Step.SLOT), worker_errors():
             tasks = len(accepted.packed.mapInArrow(write_packed(target), WRITTEN_DDL).collect())
         self._turns = (target.turn,) * tasks + turns[tasks:]
-        self._end = self._topics.latest(self._accepted.name)
 
     @property
     def _held(self) -> Ledger:

@@ -15,7 +15,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.integration.enforce.line import KNOWN, Line, Sent, row
-from tests.integration.enforce.transactions import committed_slots
+from tests.integration.enforce.test_source_changes import forget
+from tests.integration.enforce.transactions import Transactions, committed_slots
 from tidegate.contracts.errors import Fenced, StreamStopped, Unavailable
 from tidegate.contracts.stream.evidence import EventPointer, provenance_headers, read_provenance
 from tidegate.contracts.stream.ledger import BatchTotals
@@ -193,6 +194,31 @@ def test_a_batch_that_is_refused_as_a_whole_is_quarantined(tasks_line: Line) -> 
     assert len(line.quarantined()) == 6
     assert line.ledger().totals == BatchTotals(quarantined=6)
     assert line.reconcile().holds
+
+
+def test_retention_does_not_stop_a_stream_whose_last_batch_was_refused_as_a_whole(tasks_line: Line) -> None:
+    """No task writes such a batch; the mark still passes what others have written into the accepted topic."""
+    line, output = tasks_line, accepted_topic(tasks_line.topic)
+    line.contracts.plan = line.plan(error_budget={"ratio": 0.1, "min_records": 1, "action": "quarantine"})
+    line.produce(row(0))
+    line.enforce()
+    marked = line.ledger().scan_from[output]
+    line.produce(row(4, 999), row(6))
+
+    def write_meanwhile(_stream: str, step: Step) -> None:
+        if step is Step.JUDGE:
+            others = Transactions(line, "others", output)
+            others.begin([row(2)])
+            others.commit()
+
+    line.enforce(write_meanwhile)
+    end = Topics(line.settings.kafka).latest(output)
+    assert marked[0] < end[0]
+    assert line.ledger().scan_from[output] == end
+    forget(line, output, 0, end[0])
+    line.produce(row(8))
+    line.enforce()
+    assert line.ledger().totals == BatchTotals(written=2, quarantined=2)
 
 
 @pytest.mark.full
