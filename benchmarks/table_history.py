@@ -3,6 +3,7 @@
 A table is committed to for an hour's worth of batches, one file each, while the sink maintains it in the background. Then a
 history of 130,000 batches is simulated, about a week of one batch every five seconds, and as many commits are timed
 again. The ratio compares the medians: 1.5 is the limit. The Kafka sink has no table, and its ledger is one record.
+All simulated batches of Iceberg and Delta name one data file, so a table of many files is not measured: compaction leaves few.
 """
 
 from __future__ import annotations
