@@ -353,14 +353,16 @@ def test_files_that_a_delta_table_no_longer_needs_are_deleted_after_its_retentio
 ) -> None:
     line = make_line(sink="delta")
     fill(line, 6)
-    rows, folder = line.rows(), Path(line.delta().name)
+    folder, version = Path(line.delta().name), newest_version(line)
     foreign = folder / "part-of-somebody.parquet"
     foreign.write_bytes(next(folder.glob("*.parquet")).read_bytes())
     open_table(line).compact()
-    before = set(folder.glob("*.parquet"))
+    fill(line, 1)  # another epoch, so that the replaced files are of an earlier one
+    rows, before = line.rows(), set(folder.glob("*.parquet"))
     table = f"delta.`{folder}`"
     assert open_table(line).remove_orphans() == Orphans()
     assert set(folder.glob("*.parquet")) == before
+    assert read_version(line, version) == 24
     retention = "'delta.deletedFileRetentionDuration' = 'interval 0 seconds'"
     line.spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ({retention})")
     sizes = {path: path.stat().st_size for path in before}
