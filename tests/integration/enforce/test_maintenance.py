@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.integration.enforce.checker import require_exactly_once
 from tests.integration.enforce.faults import Publish, StartJob, kill_after
@@ -120,6 +121,52 @@ def test_a_round_takes_a_bounded_number_of_files(line: Line) -> None:
     assert compacted is not None
     assert compacted.files == 3
     assert data_files(line) == before - 2
+
+
+def pairing(folder: Path) -> MaintenanceRules:
+    """Return rules by which two of the data files of a folder make one of full size."""
+    largest = max(path.stat().st_size for path in folder.glob("*.parquet"))
+    return MaintenanceRules(min_files=4, target_bytes=2 * largest)
+
+
+@pytest.mark.full
+def test_a_round_takes_a_bounded_number_of_bytes(line: Line) -> None:
+    fill(line, 12)
+    before = data_files(line)
+    rules = pairing(line.settings.warehouse / Path(*line.contract_id.split(".")) / "data")
+    compacted = open_table(line, rules).compact()
+    assert compacted is not None
+    assert compacted.files == rules.levels[-1].most_files < before
+    assert compacted.bytes <= 8 * rules.target_bytes
+    assert data_files(line) == before - compacted.files // 2  # each task reads as much as one file holds
+
+
+@pytest.mark.full
+def test_a_commit_of_optimize_takes_a_bounded_number_of_bytes(
+    make_line: Callable[..., Line], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = make_line(sink="delta")
+    fill(line, 20)
+    rules = pairing(Path(line.delta().name))
+    sessions: list[SparkSession] = []
+    new_session = SparkSession.newSession
+
+    def remembered(spark: SparkSession) -> SparkSession:
+        sessions.append(new_session(spark))
+        return sessions[-1]
+
+    monkeypatch.setattr(SparkSession, "newSession", remembered)
+    compacted = open_table(line, rules).compact()
+    history = line.spark.sql(f"DESCRIBE HISTORY delta.`{line.delta().name}`").where("operation = 'OPTIMIZE'")
+    taken = [int(each.operationMetrics["numRemovedBytes"]) for each in history.collect()]
+    assert len(taken) > 1
+    assert max(taken) <= 8 * rules.target_bytes
+    assert compacted is not None
+    assert sum(taken) == compacted.bytes
+    (session,) = sessions
+    assert session.conf.get("spark.databricks.delta.optimize.maxThreads") == "1"
+    assert len(line.rows()) == 80
+    assert line.reconcile().holds
 
 
 @pytest.mark.full
