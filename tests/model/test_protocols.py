@@ -103,6 +103,7 @@ def test_tasks_that_take_slots_over_lose_nothing_and_write_nothing_twice(bounds:
 
 
 def test_a_task_that_has_taken_a_slot_over_must_look_at_the_ledger() -> None:
+    """The code's look: `test_a_task_that_takes_a_slot_over_looks_at_the_ledger` in test_task_slots.py."""
     found = search(TaskSlotsProtocol(TWO_INSTANCES, looks=False))
     print(f"without the look\n{found}")  # noqa: T201 - the trace is what one wants to see
     assert found.violation is not None

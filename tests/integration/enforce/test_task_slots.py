@@ -19,15 +19,16 @@ from tests.integration.enforce.test_source_changes import forget
 from tests.integration.enforce.transactions import Transactions, committed_slots
 from tidegate.contracts.errors import Fenced, StreamStopped, Unavailable
 from tidegate.contracts.stream.evidence import EventPointer, provenance_headers, read_provenance
-from tidegate.contracts.stream.ledger import BatchTotals
+from tidegate.contracts.stream.ledger import BatchTotals, Ledger
 from tidegate.contracts.stream.output_topics import accepted_topic
 from tidegate.spark_jobs.kafka.kafka_ledger import transactional_id
 from tidegate.spark_jobs.kafka.outputs import TransactionalProducer
 from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.steps import Step
+from tidegate.spark_jobs.worker.judge import worker_errors
 from tidegate.spark_jobs.worker.record_spool import RECORDS
 from tidegate.spark_jobs.worker.records import Destination
-from tidegate.spark_jobs.worker.task_slots import SlotTarget
+from tidegate.spark_jobs.worker.task_slots import WRITTEN_DDL, SlotTarget, write_packed
 
 PARTITIONS = 4
 MANY = 60
@@ -248,41 +249,53 @@ def test_bytes_headers_and_masks_are_as_with_one_slot(make_line: Callable[..., L
     assert [each[0] for each in found[0]] == [each.value for each in records]
 
 
+def slot_target(line: Line, ledger: Ledger) -> SlotTarget:
+    """Return where the tasks of the first batch of an instance write that holds this ledger."""
+    topics = Topics(line.settings.kafka)
+    topic = topics.describe(accepted_topic(line.topic))
+    assert topic is not None
+    to = Destination(topic, ledger, line.contracts.plan)
+    return SlotTarget(to, line.settings.kafka, 1, (0, 0), topics.latest(topic.name))
+
+
+def packed_records() -> bytes:
+    """Return the first three records of partition 0, packed for a task."""
+    common = {"partition": 0, "key": None, "headers": None, "timestamp_ms": 5}
+    records = [{**common, "offset": offset, "value": row(offset).value} for offset in range(3)]
+    buffer = pa.BufferOutputStream()
+    with pa.ipc.new_stream(buffer, RECORDS) as writer:
+        writer.write_batch(pa.RecordBatch.from_pylist(records, RECORDS))
+    return bytes(buffer.getvalue())
+
+
+def test_a_task_that_takes_a_slot_over_looks_at_the_ledger(tasks_line: Line, spark: SparkSession) -> None:
+    """Its instance has been overtaken: the slot is fenced for the task, but the ledger names another epoch."""
+    line = tasks_line
+    line.enforce()
+    outdated = slot_target(line, line.ledger())
+    line.enforce()
+    packed = spark.createDataFrame([(packed_records(),)], "kept binary").coalesce(1)
+
+    def write(target: SlotTarget) -> None:
+        with worker_errors():
+            packed.mapInArrow(write_packed(target), WRITTEN_DDL).collect()
+
+    with pytest.raises(Fenced, match="another instance of this stream holds the ledger now"):
+        write(outdated)
+    assert line.accepted() == []
+    write(slot_target(line, line.ledger()))
+    assert sources(line) == [(0, 0), (0, 1), (0, 2)]
+
+
 @pytest.mark.full
 def test_a_task_that_is_run_again_leaves_out_what_it_has_written(tasks_line: Line) -> None:
     """Its executor was lost between its commit and its answer: Spark knows of no commit."""
     line = tasks_line
     line.enforce()
-    records = pa.RecordBatch.from_pylist(
-        [
-            {
-                "partition": 0,
-                "offset": offset,
-                "key": None,
-                "value": row(offset).value,
-                "headers": None,
-                "timestamp_ms": 5,
-            }
-            for offset in range(3)
-        ],
-        RECORDS,
-    )
-    buffer = pa.BufferOutputStream()
-    with pa.ipc.new_stream(buffer, RECORDS) as writer:
-        writer.write_batch(records)
-    topics = Topics(line.settings.kafka)
-    topic = topics.describe(accepted_topic(line.topic))
-    assert topic is not None
-    target = SlotTarget(
-        Destination(topic, line.ledger(), line.contracts.plan),
-        line.settings.kafka,
-        1,
-        (0, 0),
-        topics.latest(topic.name),
-    )
+    target = slot_target(line, line.ledger())
     done = subprocess.run(
         [sys.executable, RETRIED_TASK],
-        input=pickle.dumps((target, bytes(buffer.getvalue()))),
+        input=pickle.dumps((target, packed_records())),
         check=False,
         capture_output=True,
         timeout=120,
