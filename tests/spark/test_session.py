@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tidegate.contracts.errors import SettingsError
-from tidegate.spark_jobs.session import _require_file_io, build_session
+from tidegate.spark_jobs.session import _require_file_io, build_session, worker_sockets
 from tidegate.spark_jobs.settings import JobSettings
 
 
@@ -24,6 +24,14 @@ def test_workers_run_our_interpreter_warm_and_without_archives(spark: SparkSessi
 def test_times_are_utc_and_casts_are_strict(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.conf.get("spark.sql.ansi.enabled") == "true"
+
+
+def test_workers_are_reached_as_the_length_of_the_temporary_folder_allows(spark: SparkSession) -> None:
+    """test_process.py has a job with a folder that is too long for sockets."""
+    assert spark._jvm is not None
+    folder = spark._jvm.System.getProperty("java.io.tmpdir")
+    ((key, is_unix),) = worker_sockets("local", folder).items()
+    assert spark.conf.get(key) == is_unix == "true"
 
 
 def test_missing_jars_are_named(tmp_path: Path) -> None:

@@ -104,6 +104,25 @@ def test_a_run_writes_the_archive_that_java_reads_its_classes_from_later(
     assert line.reconcile().holds
 
 
+@pytest.mark.full
+def test_a_temporary_folder_whose_path_is_too_long_for_sockets(
+    line: Line, registry: Registry, publish: Publish, jars: Jars, tmp_path: Path
+) -> None:
+    """As on YARN: over a Unix socket Spark would not reach its workers, and over TCP it does."""
+    folder = tmp_path / ("t" * 100)
+    folder.mkdir()
+    publish(line.document())
+    line.produce(row(0), row(1, 999))
+    own = {"JDK_JAVA_OPTIONS": f"{JAVA_OPTIONS} -Djava.io.tmpdir={folder}"}
+    job = RunningJob([line.contract_id], {**environment(line, jars, registry.url), **own})
+    try:
+        job.await_event("batch_published", n=1, written=1, quarantined=1)
+        assert job.stop(signal.SIGTERM) == 0
+    finally:
+        job.end()
+    assert line.reconcile().holds
+
+
 @pytest.mark.full  # test_faults.py has a second instance in the same process, for every sink
 def test_a_second_process_takes_over(
     line: Line, registry: Registry, publish: Publish, start: Callable[..., RunningJob]
