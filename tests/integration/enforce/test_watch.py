@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from tests.integration.enforce.job import DEADLINE_SECONDS, RunningJob
-from tests.integration.enforce.line import Line, environment, row
+from tests.integration.enforce.line import SCHEMA, Line, Sent, environment, row
 from tests.integration.enforce.registry import Registry
 from tests.integration.enforce.running import eventually
 from tidegate.gateway.embedded.jars import Jars
@@ -45,6 +45,13 @@ def publish(url: str, line: Line, **changes: object) -> dict[str, object]:
     return told
 
 
+def register(url: str, line: Line) -> None:
+    """Register a schema of the line's topic over the Confluent API."""
+    body = {"schemaType": "JSON", "schema": json.dumps(SCHEMA)}
+    answer = httpx.post(f"{url}/subjects/{line.topic}-value/versions", json=body, timeout=DEADLINE_SECONDS)
+    answer.raise_for_status()
+
+
 def condition(url: str, line: Line) -> str:
     """What the registry says of a stream."""
     found: str = httpx.get(f"{url}/api/v1/streams/{line.contract_id}", timeout=DEADLINE_SECONDS).json()[
@@ -67,7 +74,8 @@ def test_contracts_come_and_go_while_the_job_runs_and_the_registry_does_not_answ
     follow: StartAll,
     tmp_path: Path,
 ) -> None:
-    first, second, absent = make_line(), make_line(), make_line()
+    first, second, subject, absent = (make_line() for _ in range(4))
+    subject.contract_id = subject.topic  # as the registry names the contract of a subject
     absent.topic = f"{absent.topic}-absent"
     registry, ready = make_registry(), tmp_path / "ready.json"
     job = follow(first, registry.url, "--all", "--ready-file", str(ready))
@@ -79,8 +87,12 @@ def test_contracts_come_and_go_while_the_job_runs_and_the_registry_does_not_answ
     job.await_event("batch_published", stream=first.contract_id, n=1, written=1, quarantined=1)
     eventually(lambda: is_enforced(registry.url, first))
 
+    register(registry.url, subject)
+    subject.produce(row(0), Sent(b'{"id": 1}', partition=1))
+    job.await_event("batch_published", stream=subject.contract_id, n=1, written=1, quarantined=1)
+
     registry.stop()
-    job.await_event("contracts_not_listed", streams=1)
+    job.await_event("contracts_not_listed", streams=2)
     first.produce(row(2))
     job.await_event("batch_published", stream=first.contract_id, n=2, written=1)
 
@@ -106,8 +118,9 @@ def test_contracts_come_and_go_while_the_job_runs_and_the_registry_does_not_answ
         each["stream"] for each in job.events if each["event"] in {"stream_failed", "stream_restarting"}
     }
     assert failed == {absent.contract_id}
-    assert first.reconcile().holds
-    assert second.reconcile().holds
+    for line in (first, second, subject):
+        assert line.reconcile().holds
+    assert (len(subject.rows()), len(subject.quarantined())) == (1, 1)
     assert (len(first.rows()), len(first.quarantined())) == (3, 1)
 
 
