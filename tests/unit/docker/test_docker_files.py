@@ -150,3 +150,13 @@ def test_actions_are_pinned_by_commit(workflow: Path) -> None:
     used = re.findall(r"uses: (\S+)", workflow.read_text())
     assert used
     assert [one for one in used if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", one)] == []
+
+
+@pytest.mark.parametrize("page", ["docs/how-to/ci.md", "docs/tutorial/first-ci-check.md"])
+def test_pages_about_ci_name_actions_and_images_as_ours_are_pinned(page: str) -> None:
+    text = (ROOT / page).read_text()
+    ours = "".join(each.read_text() for each in (ROOT / ".github").rglob("*.yml"))
+    ours += (ROOT / "docker/Dockerfile").read_text()
+    used = [one for one in re.findall(r"(?:uses|image): (\S+)", text) if not one.startswith("OWNER/")]
+    assert used
+    assert [one for one in used if one not in ours] == []
