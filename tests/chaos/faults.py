@@ -29,7 +29,7 @@ from tests.integration.enforce.line import KNOWN, Line, Sent, row
 from tests.integration.enforce.replaying import new_request, post_request, refusals
 from tidegate.contracts.stream.evidence import SENT_BACK_HEADER
 from tidegate.contracts.stream.ledger import Position, Vector
-from tidegate.contracts.stream.output_topics import quarantine_topic
+from tidegate.contracts.stream.output_topics import accepted_topic, quarantine_topic
 from tidegate.contracts.stream.replay import Closed
 from tidegate.gateway.exits import ExitCode
 from tidegate.spark_jobs.kafka.replayed import require_closed
@@ -115,8 +115,8 @@ class Chaos:
         ]
         settings = self._line.settings
         if settings.sink == "kafka" or settings.write_mode == "upsert":
-            faults.append(self.shorten_retention)  # older tables would need deleted records
-        else:
+            faults.append(self.shorten_retention)
+        else:  # a table that goes back would need records that retention has deleted
             faults.append(self.restore if settings.sink == "postgresql" else self.roll_back)
         if self._world.disk is not None:
             faults.append(self.fill_disk)
@@ -339,12 +339,16 @@ class Chaos:
         self.kill()
 
     def shorten_retention(self) -> None:
-        """Delete the records that no start needs: in the source below the ledger's end, in the quarantine topic below `scan_from`."""
+        """Delete the records that no start needs: in the source below the ledger's end, in outputs below `scan_from`.
+
+        Only if tasks write the accepted topic, the ledger has a `scan_from` of it.
+        """
 
         def shorten() -> None:
-            ledger, quarantine = self._line.ledger(), quarantine_topic(self._line.topic)
+            ledger = self._line.ledger()
             self._delete(self._line.topic, ledger.end)
-            self._delete(quarantine, ledger.scan_from.get(quarantine, {}))
+            for topic in (quarantine_topic(self._line.topic), accepted_topic(self._line.topic)):
+                self._delete(topic, ledger.scan_from.get(topic, {}))
 
         job = self._start()
         job.await_event("batch_published")  # only then there is a ledger

@@ -74,7 +74,7 @@ def account(
         for position, read in outputs(line, quarantine, deleted.get(quarantine, {}))
         if position
     ]
-    written, changed = _written(line, source)
+    written, changed = _written(line, source, deleted.get(accepted_topic(line.topic), {}))
     in_quarantine, in_sink = Counter(position for position, _ in refused), Counter(written)
     still_refused = Counter({p: count for p, count in in_quarantine.items() if p not in replayed})
     expected = _expected(line, source, still_refused)
@@ -131,10 +131,12 @@ def _expected(line: Line, source: dict[Position, Read], refused: Counter[Positio
     return {position for position in newest.values() if accepted[position].value is not None}
 
 
-def _written(line: Line, source: dict[Position, Read]) -> tuple[list[Position], list[Position]]:
-    """Return the positions of what is in the sink, and of what is not what it was."""
+def _written(
+    line: Line, source: dict[Position, Read], deleted: Topic
+) -> tuple[list[Position], list[Position]]:
+    """Return the positions of what is in the sink, or was `deleted` from it, and of what is not what it was."""
     if line.settings.sink == "kafka":
-        records = [(p, read) for p, read in outputs(line, accepted_topic(line.topic), {}) if p]
+        records = [(p, read) for p, read in outputs(line, accepted_topic(line.topic), deleted) if p]
         changed = [p for p, read in records if p in source and not _is_same(source[p], read)]
         return [position for position, _ in records], changed
     positions, changed = [], []
