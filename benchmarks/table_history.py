@@ -183,6 +183,7 @@ def main() -> None:
     parser = benchmark_parser(__doc__)
     parser.add_argument("--batches", type=int)
     parser.add_argument("--commits", type=int)
+    parser.add_argument("--sink", action="append", help="one of the sinks, may be repeated; all by default")
     arguments = parser.parse_args()
     figures: list[Figure] = []
     with ExitStack() as stack:
@@ -199,8 +200,8 @@ def main() -> None:
             "delta": lambda: DeltaHistory(spark, settings.warehouse),
             "postgresql": lambda: PostgresqlHistory(in_database),
         }
-        for sink, make in makers.items():
-            figures += _figures(sink, make(), arguments)
+        for sink in arguments.sink or makers:
+            figures += _figures(sink, makers[sink](), arguments)
     report_figures(figures, arguments.out)
 
 
