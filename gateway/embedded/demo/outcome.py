@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from tidegate.contracts.stream.kafka_connection import KafkaConnection
 from tidegate.contracts.stream.ledger import Ledger
 
 _TIMEOUT_SECONDS = 30
+_NO_LEADER_YET = {KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +60,26 @@ def count_records(bootstrap: str, topic: str) -> int:
     """Count the records of a topic by its offsets. It must not be compacted or written in transactions."""
     consumer = _consumer(bootstrap)
     try:
-        bounds = [
-            consumer.get_watermark_offsets(place, timeout=_TIMEOUT_SECONDS)
-            for place in _places(consumer, topic)
-        ]
+        bounds = [offsets_of(consumer, place) for place in _places(consumer, topic)]
         return sum(high - low for low, high in bounds)
     except KafkaException as error:
         raise Unavailable(f"the topic {topic} cannot be read: {error}") from error
     finally:
         consumer.close()
+
+
+def offsets_of(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
+    """Return the first offset and the end of a partition; wait for the leader of a new one. Raises KafkaException."""
+    deadline = time.monotonic() + _TIMEOUT_SECONDS
+    while True:
+        try:
+            found: tuple[int, int] = consumer.get_watermark_offsets(place, timeout=_TIMEOUT_SECONDS)
+        except KafkaException as error:
+            if error.args[0].code() not in _NO_LEADER_YET or time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+        else:
+            return found
 
 
 def read_quarantine(bootstrap: str, topic: str) -> Iterator[RefusedRecord]:
