@@ -51,6 +51,7 @@ OTHER_HALF = {
     "test_faults.py",
     "test_history.py",
     "test_replay.py",
+    "test_replay_killed.py",
     "test_replay_schedules.py",
     "test_rewind.py",
     "test_schedules.py",

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -16,15 +14,13 @@ import pytest
 from psycopg.sql import SQL, Identifier
 
 from tests.integration.enforce.checker import CLEAN, account, require_exactly_once
-from tests.integration.enforce.faults import Publish, StartJob, kill_after, stop_after
+from tests.integration.enforce.faults import Publish
 from tests.integration.enforce.line import KNOWN, Line, Sent, row
 from tests.integration.enforce.losing import lose_ledger
 from tests.integration.enforce.registry import Registry
 from tests.integration.enforce.replaying import (
     MENDED,
     RECORDS,
-    ask_of_registry,
-    changes,
     cut_after,
     failed_by,
     fill,
@@ -34,7 +30,6 @@ from tests.integration.enforce.replaying import (
     refusals,
     request,
 )
-from tests.integration.enforce.test_faults import SINKS
 from tests.integration.enforce.test_source_changes import PowerCutError
 from tests.marks import full
 from tidegate.contracts.errors import ConflictError, Fenced
@@ -48,7 +43,6 @@ from tidegate.contracts.stream.replay import (
     ReplayState,
     Untouched,
 )
-from tidegate.gateway.exits import ExitCode
 from tidegate.spark_jobs.adopt.adopt import Adopter
 from tidegate.spark_jobs.adopt.erase import Eraser, Subject
 from tidegate.spark_jobs.adopt.rewind import Rewinder, RewindTo
@@ -57,9 +51,6 @@ from tidegate.spark_jobs.job.stream import ChunkRefused
 from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.sinks.postgresql.table import qualified_name
 from tidegate.spark_jobs.steps import ReplayStep, Step
-
-TABLES = [name for name in SINKS if "kafka" not in name]
-
 
 FEW_ROWS: dict[str, Any] = {
     "id": "enough-rows",
@@ -448,74 +439,3 @@ def test_positions_that_are_gone_are_never_guessed(line: Line) -> None:
     line.enforce()
     assert "Restore the topic" in str(line.replays.told[-1].message)
     assert account(line, replayed=refused) == CLEAN
-
-
-STEPS = (ReplayStep.READ, ReplayStep.JUDGE, *CHANGING)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-    ("sink", "step"),
-    [
-        *((sink, step) for sink in TABLES for step in STEPS),
-        *(
-            (sink, step)
-            for sink in ("kafka", "kafka-tasks")
-            for step in STEPS
-            if step is not ReplayStep.STAGE
-        ),
-    ],
-)
-def test_killed_in_a_replay(
-    line: Line,
-    sink: str,  # noqa: ARG001 - `line` takes it
-    step: ReplayStep,
-    job: StartJob,
-    publish: Publish,
-    registry: Registry,
-) -> None:
-    """With SIGKILL; the next instance finishes the request of the registry."""
-    publish(line.document(**changes(line)))
-    refused = fill(line)
-    ask_of_registry(line, registry.url, fix=MENDED)
-    kill_after(job, line, step)
-    assert not line.reconcile().twice
-    line.enforce()
-    require_exactly_once(line, refused)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-    ("sink", "step"),
-    [
-        *((sink, step) for sink in TABLES for step in STEPS),
-        *(
-            (sink, step)
-            for sink in ("kafka", "kafka-tasks")
-            for step in STEPS
-            if step is not ReplayStep.STAGE
-        ),
-    ],
-)
-def test_a_zombie_of_a_replay_wakes_up_to_another_epoch(
-    line: Line,
-    sink: str,  # noqa: ARG001 - `line` takes it
-    step: ReplayStep,
-    job: StartJob,
-    publish: Publish,
-    registry: Registry,
-) -> None:
-    publish(line.document(**changes(line)))
-    refused = fill(line)
-    ask_of_registry(line, registry.url, fix=MENDED)
-    zombie = stop_after(job, line, step)
-    line.enforce()
-    require_exactly_once(line, refused)
-    if step is ReplayStep.PUBLISH:  # it has nothing left to publish, so it would not notice
-        line.produce(row(1000))
-        line.enforce()
-    os.kill(zombie.pid, signal.SIGCONT)
-    line.produce(row(1001))
-    assert zombie.wait() == ExitCode.FENCED
-    line.enforce()
-    require_exactly_once(line, refused)

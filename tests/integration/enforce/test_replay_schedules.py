@@ -233,7 +233,7 @@ STANDS_WITHOUT: dict[AnyPart, Apply] = {
 TESTED_BY_HAND: dict[AnyPart, str] = {
     ReplayPart.ONE_COMMIT_ROWS_FIRST: "test_replay.py::test_an_attempt_that_ends_in_a_replay_is_finished_by_the_next",
     ReplayPart.ONE_COMMIT_LEDGER_FIRST: "test_replay.py::test_an_attempt_that_ends_in_a_replay_is_finished_by_the_next",
-    UpsertPart.MARKS_FIRST: "test_replay.py::test_killed_in_a_replay",
+    UpsertPart.MARKS_FIRST: "test_replay_killed.py::test_killed_in_a_replay",
     UpsertPart.REPLAYED_DELETES: "test_replay_upserts.py::test_a_replayed_tombstone_deletes_and_leaves_a_mark",
     UpsertPart.LOOK_AT_PUBLISH: "test_replay_upserts.py::test_a_key_that_is_deleted_while_its_record_is_replayed_stays_deleted",
     UpsertPart.KEPT_IN_MEMORY: "test_replay_upserts.py::test_marks_that_retention_deletes_during_a_replay_bring_no_deleted_key_back",
