@@ -33,6 +33,8 @@ from tidegate.gateway.storage.subjects import Deleted, StoredSchema, SubjectVers
 from tidegate.gateway.storage.tables import SchemaRow
 
 _PARSED_KEPT = 512
+MAX_LEVELS: Final = 20
+"""Maximum levels of schemas that references lead through: each level copies all that is below it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,36 +139,55 @@ def inherited_metadata(schema: StoredSchema) -> Metadata | None:
 def parse(
     stores: Stores, context: str, schema_type: str, text: str, references: tuple[Reference, ...], dialect: str
 ) -> ParsedSchema:
-    """Parse a schema of a context with the schemas that it refers to. Raises Refused (42201)."""
-    if not references:
-        return _parse_alone(schema_type, text, dialect)
-    return parse_schema(schema_type, text, _referenced(stores, context, references, {}), dialect)
+    """Parse a posted schema of a context with the schemas that it refers to. Raises Refused (42201)."""
+    others, levels = _referenced(stores, context, references, {})
+    if levels > MAX_LEVELS:
+        raise invalid_schema(
+            f"its references lead through {levels} levels of schemas, and at most {MAX_LEVELS} are allowed; merge some of "
+            "the schemas that it leads to"
+        )
+    return _parse(schema_type, text, others, dialect)
+
+
+def _parse(schema_type: str, text: str, others: dict[str, ParsedSchema], dialect: str) -> ParsedSchema:
+    if others:
+        return parse_schema(schema_type, text, others, dialect)
+    return _parse_alone(schema_type, text, dialect)
 
 
 def _referenced(
     stores: Stores,
     context: str,
     references: tuple[Reference, ...],
-    known: dict[tuple[int, str | None], ParsedSchema],
-) -> dict[str, ParsedSchema]:
-    """Return the parsed schemas of references by reference name; `known` caches them by key and dialect."""
+    known: dict[tuple[int, str | None], tuple[ParsedSchema, int]],
+) -> tuple[dict[str, ParsedSchema], int]:
+    """Return the parsed schemas of references by reference name, and the number of levels that they lead through.
+
+    `known` caches the schemas and their levels, by key and dialect.
+    """
     others: dict[str, ParsedSchema] = {}
+    deepest = 0
     for reference in references:
         found = stores.subjects.version(whole_name(context, reference.subject), reference.version)
         if found is None:
             raise no_such_reference(reference.name, reference.subject, reference.version)
         schema, key = found.schema, (found.schema.key, found.dialect)
         if key not in known:
-            below = _referenced(stores, schema.context, references_of(schema), known)
-            known[key] = parse_schema(schema.schema_type, schema.text, below, found.dialect or NEWEST)
-        others[reference.name] = known[key]
-    return others
+            below, levels = _referenced(stores, schema.context, references_of(schema), known)
+            dialect = found.dialect or NEWEST
+            known[key] = (
+                parse_schema(schema.schema_type, schema.text, below, dialect, is_registered=True),
+                levels + 1,
+            )
+        others[reference.name], levels = known[key]
+        deepest = max(deepest, levels)
+    return others, deepest
 
 
 def parsed(stores: Stores, schema: StoredSchema, dialect: str | None) -> ParsedSchema:
     """Parse a stored schema in the dialect of its version; None: 2020-12, the default of versions without one."""
-    references = references_of(schema)
-    return parse(stores, schema.context, schema.schema_type, schema.text, references, dialect or NEWEST)
+    others, _ = _referenced(stores, schema.context, references_of(schema), {})
+    return _parse(schema.schema_type, schema.text, others, dialect or NEWEST)
 
 
 def parsed_version(stores: Stores, version: SubjectVersion) -> ParsedSchema:

@@ -32,7 +32,7 @@ from tidegate.gateway.registry.schemas.json_schema import (
 SCHEMA_TYPES = (JSON, AVRO)
 MAX_DEPTH: Final = 256
 """Maximum nesting levels of a schema, values included; the libraries that read and write it limit the depth."""
-MAX_BUNDLE: Final = 4 << 20
+MAX_BUNDLE: Final = 1 << 20
 """Maximum characters of a JSON Schema with the schemas that it refers to; each level of references can double it."""
 MAX_DIGITS: Final = 4_300
 """Maximum digits of an integer; Python's default limit for conversions."""
@@ -80,11 +80,18 @@ def check_type(schema_type: str) -> None:
 
 
 def parse_schema(
-    schema_type: str, text: str, others: Mapping[str, ParsedSchema], dialect: str = DRAFT_7
+    schema_type: str,
+    text: str,
+    others: Mapping[str, ParsedSchema],
+    dialect: str = DRAFT_7,
+    *,
+    is_registered: bool = False,
 ) -> ParsedSchema:
     """Parse a schema; `others` are the schemas that it refers to, by reference name.
 
-    `dialect` is the `$schema` by which a JSON Schema without one is read. Raises Refused (42201).
+    `dialect` is the `$schema` by which a JSON Schema without one is read. With `is_registered`, the schema is not
+    validated again: validating each schema of a chain takes time that grows with the square of its length.
+    Raises Refused (42201).
     """
     check_type(schema_type)
     for name, other in others.items():
@@ -92,7 +99,9 @@ def parse_schema(
             raise invalid_schema(f"the reference '{name}' leads to a schema of type {other.schema_type}")
     schema = _read(text, lenient=schema_type == AVRO)
     try:
-        return _avro(schema, others) if schema_type == AVRO else _json(schema, others, dialect)
+        if schema_type == AVRO:
+            return _avro(schema, others, is_registered=is_registered)
+        return _json(schema, others, dialect, is_registered=is_registered)
     except ContractError as error:
         raise invalid_schema(_joined(error)) from error
     except RecursionError as error:
@@ -101,7 +110,7 @@ def parse_schema(
         raise invalid_schema(f"it cannot be read: {error}") from error
 
 
-def _avro(schema: Any, others: Mapping[str, ParsedSchema]) -> ParsedSchema:
+def _avro(schema: Any, others: Mapping[str, ParsedSchema], *, is_registered: bool) -> ParsedSchema:
     try:
         text = avro_text(schema)
     except (KeyError, TypeError, AttributeError):
@@ -114,11 +123,14 @@ def _avro(schema: Any, others: Mapping[str, ParsedSchema]) -> ParsedSchema:
             types.update(named_types(other.definition))
         definition = with_types(definition, types)
     _check_depth(definition)
-    AvroFormat(AvroSchema(type="avro", definition=definition))
+    if not is_registered:
+        AvroFormat(AvroSchema(type="avro", definition=definition))
     return _encodable(ParsedSchema(AVRO, text, avro_text(schema, sort_properties=True), definition))
 
 
-def _json(schema: Any, others: Mapping[str, ParsedSchema], dialect: str) -> ParsedSchema:
+def _json(
+    schema: Any, others: Mapping[str, ParsedSchema], dialect: str, *, is_registered: bool
+) -> ParsedSchema:
     if not isinstance(schema, dict | bool):
         raise invalid_schema("a JSON Schema is an object, true or false")
     is_named = names_draft(schema)
@@ -131,7 +143,8 @@ def _json(schema: Any, others: Mapping[str, ParsedSchema], dialect: str) -> Pars
             f"with what its references lead to it has more than {MAX_BUNDLE:,} characters; refer to each schema once"
         )
     try:
-        _compile(definition)
+        if not is_registered:
+            _compile(definition)
     except ContractError as error:
         if is_draft_7 and is_json_schema(json_text(without_dialect(definition))):
             raise invalid_schema(
@@ -140,8 +153,8 @@ def _json(schema: Any, others: Mapping[str, ParsedSchema], dialect: str) -> Pars
             ) from error
         raise
     text, normal = json_text(schema), json_text(schema, sort_keys=True)
-    if is_named:
-        return _encodable(ParsedSchema(JSON, text, normal, definition))
+    if is_named or is_registered:
+        return _encodable(ParsedSchema(JSON, text, normal, definition, None if is_named else dialect))
     found = differences(definition)
     if is_draft_7:
         found += tuple(foreign_reference(name) for name, other in others.items() if _is_foreign(other))

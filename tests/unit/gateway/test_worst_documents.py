@@ -18,6 +18,8 @@ from tidegate.gateway.http.models.examples import CONTRACT
 MOST = 200_000
 COMPARED = 3_000_000
 """Most steps of a request that compares with a document which is not refused because it is kept already."""
+CHAINED = 700_000
+"""Most steps of a registration at the end of a chain of 20 references, of 200 fields each."""
 REFUSED = "a value is looked at more than 10,"
 KEYWORDS = ["allOf", "anyOf", "oneOf"]
 
@@ -172,7 +174,7 @@ def test_a_schema_is_read_once_on_however_many_ways_references_lead_to_it(client
 
 
 def test_what_references_lead_to_is_bounded(client: Client) -> None:
-    schema: dict[str, Any] = {"description": "x" * 700_000}
+    schema: dict[str, Any] = {"description": "x" * 170_000}
     body = {"schemaType": "JSON", "schema": json.dumps(schema)}
     assert asked(client, "POST", "/subjects/s0/versions", body).status_code == 200
     found = []
@@ -183,5 +185,17 @@ def test_what_references_lead_to_is_bounded(client: Client) -> None:
         found.append(asked(client, "POST", f"/subjects/s{level}/versions", body))
     assert [each.status_code for each in found] == [200, 200, 422]
     assert (
-        "with what its references lead to it has more than 4,194,304 characters" in found[2].json()["message"]
+        "with what its references lead to it has more than 1,048,576 characters" in found[2].json()["message"]
     )
+
+
+def test_a_chain_of_references_is_validated_once_and_bounded(client: Client) -> None:
+    fields = {f"f{number}": {"type": "integer"} for number in range(200)}
+    found = []
+    for level in range(22):
+        below = [{"name": "x", "subject": f"s{level - 1}", "version": 1}] if level else []
+        schema = {"properties": {**fields, "below": {"$ref": "x"}} if level else fields}
+        body = {"schemaType": "JSON", "schema": json.dumps(schema), "references": below}
+        found.append(asked(client, "POST", f"/subjects/s{level}/versions", body, CHAINED))
+    assert [each.status_code for each in found] == [200] * 21 + [422]
+    assert "lead through 21 levels of schemas, and at most 20 are allowed" in found[-1].json()["message"]
