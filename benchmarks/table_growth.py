@@ -27,9 +27,9 @@ from benchmarks.figures import Figure, benchmark_parser, report_figures
 from benchmarks.spark_session import benchmark_session, benchmark_settings
 from tidegate.contracts.judge.plan import compile_plan
 from tidegate.contracts.stream.ledger import Ledger
-from tidegate.spark_jobs.sinks.iceberg.expiry import SnapshotRetention
 from tidegate.spark_jobs.sinks.iceberg.history import PUBLISHED_TAG, STAGED
 from tidegate.spark_jobs.sinks.iceberg.table import BRANCH, MAIN, IcebergTable, table_name
+from tidegate.spark_jobs.sinks.maintenance import SnapshotRetention
 from tidegate.spark_jobs.sinks.upkeep import Upkeep
 
 if TYPE_CHECKING:

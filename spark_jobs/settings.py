@@ -275,13 +275,19 @@ class JobSettings(RegistrySettings):
         "disagreement is reported; 0: never. What cannot be compiled is judged by it in every batch.",
     )
     snapshot_expiry: bool = Field(
-        default=True, description="Expire the snapshots that the stream has written to its Iceberg table."
+        default=True,
+        description="Expire the snapshots that the stream has written to its Iceberg table, and old versions of the log of its "
+        "Delta table.",
     )
     snapshots_kept: int = Field(
-        default=500, ge=1, description="Most snapshots of the stream that stay, the newest."
+        default=500,
+        ge=1,
+        description="Most snapshots of the stream, or versions of the log, that stay, the newest.",
     )
     snapshot_age_seconds: float = Field(
-        default=5 * 24 * 3600.0, gt=0, description="Age at which a snapshot of the stream is expired."
+        default=5 * 24 * 3600.0,
+        gt=0,
+        description="Age at which a snapshot of the stream is expired (Iceberg).",
     )
     snapshot_protected_seconds: float = Field(
         default=600.0,

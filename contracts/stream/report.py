@@ -82,7 +82,9 @@ class TableMaintenance(BaseModel):
 
     model_config = MESSAGE
 
-    snapshots_expired: Count = Field(default=0, description="Snapshots of the job that were expired.")
+    snapshots_expired: Count = Field(
+        default=0, description="Snapshots of the job that were expired, or versions of a Delta table's log."
+    )
     files_compacted: Count = Field(default=0, description="Small files that were replaced.")
     bytes_compacted: Count = Field(default=0, description="Bytes of these files.")
     manifests_rewritten: Count = Field(default=0, description="Manifests that were replaced.")

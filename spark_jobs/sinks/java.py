@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from py4j.java_gateway import JavaPackage
 from py4j.protocol import Py4JError
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 JAVA_ERRORS = (Py4JError, PySparkException)
 """Errors of a call into the JVM; PySpark converts the common ones."""
+MOST_CHARACTERS: Final = 1_000
+"""Maximum length of a quoted message: some of Delta's list all versions of a table."""
 
 
 class JavaClasses:
@@ -61,5 +63,6 @@ def java_class(error: Exception) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of an error's message; the rest is a stack trace."""
-    return str(getattr(error, "java_exception", error)).partition("\n")[0]
+    """Return the first line of an error's message, at most MOST_CHARACTERS of it; the rest is a stack trace."""
+    line = str(getattr(error, "java_exception", error)).partition("\n")[0]
+    return line if len(line) <= MOST_CHARACTERS else f"{line[:MOST_CHARACTERS]}..."

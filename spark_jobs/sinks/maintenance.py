@@ -1,4 +1,4 @@
-"""Rules and results of the maintenance of a table: compaction of small files, removal of orphan files."""
+"""Rules and results of the maintenance of a table: expiry, compaction of small files, removal of orphan files."""
 
 from __future__ import annotations
 
@@ -61,6 +61,30 @@ class MaintenanceRules:
         return max(2, min(self.max_files, int(_ROUND_TARGETS * self.target_bytes / (size * _FULL))))
 
 
+@dataclass(frozen=True, slots=True)
+class SnapshotRetention:
+    """Which snapshots of the stream are kept: at most `most`, none older than `age_seconds`.
+
+    For Delta, which versions of the log are kept; `age_seconds` does not count there. Snapshots younger than
+    `protected_seconds` are always kept, for readers and attempts that still use them.
+    """
+
+    is_on: bool = True
+    most: int = 500
+    age_seconds: float = 5 * 24 * 3600.0
+    protected_seconds: float = 600.0
+
+    @classmethod
+    def of(cls, settings: JobSettings) -> SnapshotRetention:
+        """Read the retention from the job's settings."""
+        return cls(
+            is_on=settings.snapshot_expiry,
+            most=settings.snapshots_kept,
+            age_seconds=settings.snapshot_age_seconds,
+            protected_seconds=settings.snapshot_protected_seconds,
+        )
+
+
 class Level(NamedTuple):
     """A file size: files below `full` bytes are merged into files of `target` bytes, up to `most_files` a round."""
 
@@ -94,6 +118,7 @@ class Orphans(NamedTuple):
 
 
 DEFAULT_RULES: Final = MaintenanceRules()
+DEFAULT_RETENTION: Final = SnapshotRetention()
 
 
 @contextmanager

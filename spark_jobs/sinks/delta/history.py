@@ -47,6 +47,11 @@ def require_unrestored(location: str, newest: int, held: Ledger) -> None:
     _require_contained(location, newest, version, restored, held)
 
 
+def is_restore(actions: Sequence[dict[str, Any]]) -> bool:
+    """Return whether a commit is a RESTORE."""
+    return _restore(actions) is not None
+
+
 def _require_contained(
     location: str, newest: int, published: int, restored: dict[int, int | None], held: Ledger
 ) -> None:

@@ -1,9 +1,9 @@
-"""Maintenance of a Delta table: small files by OPTIMIZE, replaced files by VACUUM LITE, orphan files by their names.
+"""Maintenance of a Delta table: small files by OPTIMIZE, replaced files by VACUUM, orphan files by their names.
 
 OPTIMIZE plans on one version. Its commit is retried as long as no other commit has removed a file of the plan. It
 changes no data in Delta's sense, so appends and merges conflict with it only if both replace the same file. VACUUM LITE
-deletes the files that the log lists as removed, after `delta.deletedFileRetentionDuration`. It never lists the folder,
-so files of other writers stay.
+deletes the files that the log lists as removed, after `delta.deletedFileRetentionDuration`. Where the log no longer
+begins at the last VACUUM, a full VACUUM compares the folder with the table instead.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 _OPTIMIZE: Final = "spark.databricks.delta.optimize"
+_NO_LITE: Final = "DELTA_CANNOT_VACUUM_LITE"
+"""The error of VACUUM LITE if the log no longer begins at the last VACUUM."""
 _DELETED_RATIO: Final = 0.3
 _BATCH_TARGETS: Final = (8, 1)
 """Size of one commit of OPTIMIZE, in files of full size; after a conflict the smaller size is tried."""
@@ -142,12 +144,9 @@ class DeltaMaintenance:
         try:
             self._spark.sql(f"VACUUM delta.`{self._location}` LITE").collect()
         except JAVA_ERRORS as error:
-            log.warning(
-                "table_not_vacuumed",
-                table=self._name,
-                error=first_line(error),
-                hint="run VACUUM once; replaced files stay until then",
-            )
+            if _NO_LITE not in str(error):
+                raise
+            self._spark.sql(f"VACUUM delta.`{self._location}`").collect()
         gone = before.filter(pc.invert(pc.is_in(before["file_path"], self._files()["file_path"])))
         return gone.num_rows, pc.sum(gone["size"]).as_py() or 0
 

@@ -30,6 +30,7 @@ from tidegate.contracts.stream.positions import Sightings
 from tidegate.spark_jobs.settings import MergeMode
 from tidegate.spark_jobs.sinks.attempt_files import attempt_prefix
 from tidegate.spark_jobs.sinks.delta.history import require_unrestored
+from tidegate.spark_jobs.sinks.delta.log_cleanup import DeltaLogCleanup
 from tidegate.spark_jobs.sinks.delta.maintenance import DeltaMaintenance
 from tidegate.spark_jobs.sinks.delta.merge import (
     LEDGER_DOMAIN,
@@ -40,7 +41,15 @@ from tidegate.spark_jobs.sinks.delta.merge import (
 )
 from tidegate.spark_jobs.sinks.evolution import BEGIN_AGAIN, cannot_follow, is_wider
 from tidegate.spark_jobs.sinks.java import JAVA_ERRORS, first_line, java_class, java_of
-from tidegate.spark_jobs.sinks.maintenance import DEFAULT_RULES, Compacted, MaintenanceRules, Orphans
+from tidegate.spark_jobs.sinks.maintenance import (
+    DEFAULT_RETENTION,
+    DEFAULT_RULES,
+    Compacted,
+    Expired,
+    MaintenanceRules,
+    Orphans,
+    SnapshotRetention,
+)
 from tidegate.spark_jobs.sinks.merging import (
     PRIMARY_KEY_PROPERTY,
     Merging,
@@ -86,11 +95,13 @@ class DeltaTable:
         location: str,
         merge_mode: MergeMode | None = None,
         rules: MaintenanceRules = DEFAULT_RULES,
+        retention: SnapshotRetention = DEFAULT_RETENTION,
     ) -> None:
         """Open a table; with a merge mode its rows are merged on the contract's primary key, otherwise appended."""
         self._merge_mode = merge_mode
         self._merge: DeltaMerge | None = None
         self._rules = rules
+        self._cleanup = DeltaLogCleanup(location, retention)
         self._identity: str | None = None
         self.name = location.removeprefix("file://")
         self._location = location
@@ -305,8 +316,9 @@ class DeltaTable:
             )
         return found.end
 
-    def maintain(self, *, beyond: int = 0) -> None:
-        """Do nothing: Delta cleans up its log at each checkpoint."""
+    def maintain(self, *, beyond: int = 0) -> Expired | None:
+        """Remove old versions of a log that has more than `beyond`; None if there is no table. Raises Unavailable."""
+        return self._cleanup.run(self._snapshot(), beyond) if self.exists() else None
 
     def compact(self) -> Compacted | None:
         """Merge small files if there are enough of them; None if this is disabled. Raises Unavailable."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gzip
 import time
-from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,13 +25,11 @@ from tidegate.spark_jobs.sinks.iceberg.history import (
     published_snapshot,
 )
 from tidegate.spark_jobs.sinks.java import JAVA_ERRORS, first_line, strings_of
-from tidegate.spark_jobs.sinks.maintenance import Expired
+from tidegate.spark_jobs.sinks.maintenance import Expired, SnapshotRetention
 from tidegate.spark_jobs.sinks.store import MANY_SNAPSHOTS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from tidegate.spark_jobs.settings import JobSettings
 
 log = structlog.get_logger()
 
@@ -43,32 +40,6 @@ _MOST_STEPS: Final = 1_000
 """Maximum snapshots of a branch, from its head, that are searched for the snapshot that it was created from."""
 _ONE_AT_A_TIME: Final = Lock()
 """Streams of a job expire one after another, because each holds the metadata of its table in memory twice."""
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotRetention:
-    """Which snapshots of the stream are kept: at most `most`, none older than `age_seconds`.
-
-    Snapshots younger than `protected_seconds` are always kept, for readers and attempts that still use them.
-    """
-
-    is_on: bool = True
-    most: int = 500
-    age_seconds: float = 5 * 24 * 3600.0
-    protected_seconds: float = 600.0
-
-    @classmethod
-    def of(cls, settings: JobSettings) -> SnapshotRetention:
-        """Read the retention from the job's settings."""
-        return cls(
-            is_on=settings.snapshot_expiry,
-            most=settings.snapshots_kept,
-            age_seconds=settings.snapshot_age_seconds,
-            protected_seconds=settings.snapshot_protected_seconds,
-        )
-
-
-DEFAULT_RETENTION: Final = SnapshotRetention()
 
 
 class _Summary(msgspec.Struct, gc=False):

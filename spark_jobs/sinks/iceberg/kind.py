@@ -18,10 +18,9 @@ from tidegate.contracts.stream.positions import Sightings
 from tidegate.spark_jobs.progress import doing
 from tidegate.spark_jobs.settings import JobSettings, SinkSettings
 from tidegate.spark_jobs.sinks.iceberg.catalogs import open_table, outages
-from tidegate.spark_jobs.sinks.iceberg.expiry import SnapshotRetention
 from tidegate.spark_jobs.sinks.iceberg.table import LEDGER_PROPERTY, IcebergTable, table_name
 from tidegate.spark_jobs.sinks.kind import table_kind
-from tidegate.spark_jobs.sinks.maintenance import MaintenanceRules
+from tidegate.spark_jobs.sinks.maintenance import MaintenanceRules, SnapshotRetention
 from tidegate.spark_jobs.sinks.merging import PRIMARY_KEY_PROPERTY
 from tidegate.spark_jobs.sinks.outputs import FindPlan, Outputs, keyed, unclaimed
 from tidegate.spark_jobs.sinks.record_keys import KeyFields

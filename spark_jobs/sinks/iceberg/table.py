@@ -26,7 +26,7 @@ from tidegate.spark_jobs.settings import MergeMode
 from tidegate.spark_jobs.sinks.attempt_files import attempt_prefix
 from tidegate.spark_jobs.sinks.evolution import BEGIN_AGAIN, cannot_follow, is_wider
 from tidegate.spark_jobs.sinks.iceberg.compaction import Compaction
-from tidegate.spark_jobs.sinks.iceberg.expiry import DEFAULT_RETENTION, SnapshotExpiry, SnapshotRetention
+from tidegate.spark_jobs.sinks.iceberg.expiry import SnapshotExpiry
 from tidegate.spark_jobs.sinks.iceberg.field_ids import field_ids, with_ids
 from tidegate.spark_jobs.sinks.iceberg.history import (
     FOREVER_MS,
@@ -41,7 +41,15 @@ from tidegate.spark_jobs.sinks.iceberg.history import (
 from tidegate.spark_jobs.sinks.iceberg.orphans import remove_orphans
 from tidegate.spark_jobs.sinks.iceberg.retraction import Retraction
 from tidegate.spark_jobs.sinks.java import JAVA_ERRORS, first_line, java_class, java_of, strings_of
-from tidegate.spark_jobs.sinks.maintenance import DEFAULT_RULES, Compacted, Expired, MaintenanceRules, Orphans
+from tidegate.spark_jobs.sinks.maintenance import (
+    DEFAULT_RETENTION,
+    DEFAULT_RULES,
+    Compacted,
+    Expired,
+    MaintenanceRules,
+    Orphans,
+    SnapshotRetention,
+)
 from tidegate.spark_jobs.sinks.merging import (
     PRIMARY_KEY_PROPERTY,
     Merging,

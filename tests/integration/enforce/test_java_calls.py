@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from tests.integration.enforce.line import Line, row
 from tests.integration.enforce.test_faults import SINKS
 from tests.marks import full
-from tidegate.spark_jobs.sinks.java import java_of, strings_of
+from tidegate.spark_jobs.sinks.java import MOST_CHARACTERS, first_line, java_of, strings_of
 
 _LOOK_UP = "r\nu\n"
 """Py4J's command for the class or package of a name. Source: py4j.protocol, REFLECTION_COMMAND_NAME."""
@@ -53,3 +53,8 @@ def test_a_class_is_looked_up_once(spark: SparkSession) -> None:
     classes = java_of(spark)
     assert classes.java.util.ArrayList is classes.java.util.ArrayList
     assert java_of(spark) is classes
+
+
+def test_a_quoted_message_is_one_line_and_bounded() -> None:
+    assert first_line(ValueError("the reason\nand a stack trace")) == "the reason"
+    assert first_line(ValueError("x" * 5_000)) == "x" * MOST_CHARACTERS + "..."

@@ -32,11 +32,10 @@ from tests.marks import full
 from tidegate.contracts.errors import NotFoundError, SettingsError
 from tidegate.gateway.embedded.jars import Jars
 from tidegate.spark_jobs.sinks.delta.table import DeltaTable
-from tidegate.spark_jobs.sinks.iceberg.expiry import SnapshotRetention
 from tidegate.spark_jobs.sinks.iceberg.history import COMPACTED
 from tidegate.spark_jobs.sinks.iceberg.table import IcebergTable, table_name
 from tidegate.spark_jobs.sinks.maintain import maintain_table, maintained_text
-from tidegate.spark_jobs.sinks.maintenance import Compacted, MaintenanceRules, Orphans
+from tidegate.spark_jobs.sinks.maintenance import Compacted, MaintenanceRules, Orphans, SnapshotRetention
 from tidegate.spark_jobs.sinks.upkeep import Upkeep
 from tidegate.spark_jobs.steps import Step
 

@@ -16,8 +16,8 @@ from benchmarks.table_growth import KEPT
 from tests.integration.enforce.line import Line, row
 from tests.integration.enforce.test_rolled_back import insert_by_hand, roll_back, snapshots
 from tidegate.contracts.stream.ledger import Ledger
-from tidegate.spark_jobs.sinks.iceberg.expiry import SnapshotRetention
 from tidegate.spark_jobs.sinks.iceberg.table import BRANCH, IcebergTable, table_name
+from tidegate.spark_jobs.sinks.maintenance import SnapshotRetention
 from tidegate.spark_jobs.steps import Step
 
 AT_ONCE = SnapshotRetention(most=2, protected_seconds=0)

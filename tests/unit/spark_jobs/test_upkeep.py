@@ -11,8 +11,13 @@ from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.stream.report import TableSize
 from tidegate.spark_jobs.settings import JobSettings
 from tidegate.spark_jobs.sinks.attempt_files import attempt_epoch, attempt_prefix
-from tidegate.spark_jobs.sinks.iceberg.expiry import SnapshotRetention
-from tidegate.spark_jobs.sinks.maintenance import Compacted, Expired, MaintenanceRules, Orphans
+from tidegate.spark_jobs.sinks.maintenance import (
+    Compacted,
+    Expired,
+    MaintenanceRules,
+    Orphans,
+    SnapshotRetention,
+)
 from tidegate.spark_jobs.sinks.upkeep import _ONE_AT_A_TIME, Upkeep
 
 TABLE = "3f2a9c01-1111-2222-3333-444455556666"
