@@ -207,9 +207,9 @@ class StreamAttempt:
             return failure
         seconds = self._job.settings.transaction_timeout_seconds
         outage = TransactionEnded(
-            f"{self._contract_id}: the broker has ended a transaction of this stream, whose ledger no other instance has "
-            f"claimed; the stream starts again. If this comes back, the transaction was open for more than {seconds} s: "
-            "raise TIDEGATE_TRANSACTION_TIMEOUT_SECONDS or lower TIDEGATE_MAX_OFFSETS"
+            f"{self._contract_id}: the broker has ended a transaction of this stream, whose ledger is unchanged; the stream "
+            "starts again. Either another instance is about to take over, or the transaction was open for more than "
+            f"{seconds} s. If this comes back, raise TIDEGATE_TRANSACTION_TIMEOUT_SECONDS or lower TIDEGATE_MAX_OFFSETS"
         )
         outage.__cause__ = failure
         return outage

@@ -51,9 +51,9 @@ _NOT_LET_IN = (KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError.SASL_AUTH
 
 
 class TransactionEnded(Unavailable):
-    """A transaction of this stream has ended without a commit, and no other instance has claimed its ledger.
+    """A transaction of this stream has ended without a commit, and its ledger is unchanged.
 
-    The broker has aborted it, or it was open for longer than its timeout.
+    It was open for longer than its timeout, or another instance has fenced it and has not claimed the ledger yet.
     """
 
 

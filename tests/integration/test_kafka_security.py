@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Event
 
 import httpx
 import psutil
@@ -37,6 +38,7 @@ from tidegate.gateway.settings import GatewaySettings
 from tidegate.gateway.streams.quarantine import Origin, QuarantineReader
 from tidegate.gateway.streams.quarantine_index import ingestion
 from tidegate.gateway.streams.quarantine_index.ingestion import QuarantineIngestion
+from tidegate.spark_jobs.job.lease import Lease
 from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.settings import JobSettings
 
@@ -188,6 +190,29 @@ def test_a_topic_that_may_not_be_read_stops_the_index_of_no_other(
     finally:
         index.close()
         factory.close()
+
+
+def test_a_stream_that_may_not_keep_a_lease_runs_without_one(secured: SecuredBroker, tmp_path: Path) -> None:
+    """Waiting for a right that nobody grants would keep the stream from starting for ever."""
+    client = AdminClient({"bootstrap.servers": secured.bootstrap})
+    client.create_topics([NewTopic("unleased", 1, 1)])["unleased"].result(30)
+    secured.allow_only(AclOperation.ALTER, "unleased")
+    way = way_in(secured, "SASL_PLAINTEXT", tmp_path, "PLAIN")
+    settings = JobSettings(
+        bootstrap_servers=way.bootstrap,
+        kafka_config=way.config,
+        registry_url="http://none",
+        warehouse=tmp_path,
+        checkpoints=tmp_path,
+    )
+    lease = Lease(settings, "unleased")
+    with capture_logs() as events:
+        assert lease.acquire("unleased", Event(), lambda: None)
+    lease.release()
+    (event,) = (each for each in events if each["event"] == "lease_unavailable")
+    assert (event["stream"], event["log_level"]) == ("unleased", "warning")
+    assert "TOPIC_AUTHORIZATION_FAILED" in event["error"]
+    assert not lease.is_elsewhere()
 
 
 def test_records_are_sent_over_tls_with_a_login(secured: SecuredBroker, tmp_path: Path) -> None:
