@@ -29,7 +29,7 @@ from tidegate.contracts.judge.plan import compile_plan
 from tidegate.contracts.stream.ledger import Ledger
 from tidegate.spark_jobs.sinks.iceberg.history import PUBLISHED_TAG, STAGED
 from tidegate.spark_jobs.sinks.iceberg.table import BRANCH, MAIN, IcebergTable, table_name
-from tidegate.spark_jobs.sinks.maintenance import SnapshotRetention
+from tidegate.spark_jobs.sinks.maintenance import MaintenanceRules, SnapshotRetention
 from tidegate.spark_jobs.sinks.upkeep import Upkeep
 
 if TYPE_CHECKING:
@@ -68,7 +68,9 @@ class GrowingTable:
         self._spark = spark
         plan = compile_plan(contract().model_copy(update={"id": "bench.growth"}))
         retention = SnapshotRetention(most=kept, protected_seconds=0)
-        self.table = IcebergTable(spark, table_name(plan.contract.id), retention=retention)
+        self.table = IcebergTable(
+            spark, table_name(plan.contract.id), rules=MaintenanceRules(retention=retention)
+        )
         self.table.ensure(plan)
         topic = plan.contract.topic
         first = Ledger(

@@ -23,45 +23,6 @@ _ROUND_TARGETS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class MaintenanceRules:
-    """Settings of compaction and of the removal of orphan files.
-
-    Small files are merged into files of 1/64 of `target_bytes`, then of 1/8, then of `target_bytes`. A round produces
-    the smallest of these sizes for which there are at least `min_files` smaller files.
-    """
-
-    compacts: bool = True
-    target_bytes: int = 128 * 1024 * 1024
-    min_files: int = 50
-    max_files: int = 1_000
-    manifest_limit: int = 200
-    removes_orphans: bool = True
-    orphan_age_seconds: float = 24 * 3600.0
-
-    @classmethod
-    def of(cls, settings: JobSettings) -> MaintenanceRules:
-        """Read the rules from the job's settings."""
-        return cls(
-            compacts=settings.compaction,
-            target_bytes=settings.compaction_target_bytes,
-            min_files=settings.compaction_min_files,
-            max_files=settings.compaction_max_files,
-            manifest_limit=settings.manifest_limit,
-            removes_orphans=settings.orphan_removal,
-            orphan_age_seconds=settings.orphan_age_seconds,
-        )
-
-    @property
-    def levels(self) -> tuple[Level, ...]:
-        """Return the sizes that files are merged into, smallest first."""
-        sizes = (max(1, self.target_bytes // step) for step in _STEPS)
-        return tuple(Level(size, int(size * _FULL), self._most_files(size)) for size in sizes)
-
-    def _most_files(self, size: int) -> int:
-        return max(2, min(self.max_files, int(_ROUND_TARGETS * self.target_bytes / (size * _FULL))))
-
-
-@dataclass(frozen=True, slots=True)
 class SnapshotRetention:
     """Which snapshots of the stream are kept: at most `most`, none older than `age_seconds`.
 
@@ -74,15 +35,51 @@ class SnapshotRetention:
     age_seconds: float = 5 * 24 * 3600.0
     protected_seconds: float = 600.0
 
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceRules:
+    """Settings of expiry, compaction and the removal of orphan files.
+
+    Small files are merged into files of 1/64 of `target_bytes`, then of 1/8, then of `target_bytes`. A round produces
+    the smallest of these sizes for which there are at least `min_files` smaller files.
+    """
+
+    compacts: bool = True
+    target_bytes: int = 128 * 1024 * 1024
+    min_files: int = 50
+    max_files: int = 1_000
+    manifest_limit: int = 200
+    removes_orphans: bool = True
+    orphan_age_seconds: float = 24 * 3600.0
+    retention: SnapshotRetention = SnapshotRetention()
+
     @classmethod
-    def of(cls, settings: JobSettings) -> SnapshotRetention:
-        """Read the retention from the job's settings."""
+    def of(cls, settings: JobSettings) -> MaintenanceRules:
+        """Read the rules from the job's settings."""
         return cls(
-            is_on=settings.snapshot_expiry,
-            most=settings.snapshots_kept,
-            age_seconds=settings.snapshot_age_seconds,
-            protected_seconds=settings.snapshot_protected_seconds,
+            compacts=settings.compaction,
+            target_bytes=settings.compaction_target_bytes,
+            min_files=settings.compaction_min_files,
+            max_files=settings.compaction_max_files,
+            manifest_limit=settings.manifest_limit,
+            removes_orphans=settings.orphan_removal,
+            orphan_age_seconds=settings.orphan_age_seconds,
+            retention=SnapshotRetention(
+                settings.snapshot_expiry,
+                settings.snapshots_kept,
+                settings.snapshot_age_seconds,
+                settings.snapshot_protected_seconds,
+            ),
         )
+
+    @property
+    def levels(self) -> tuple[Level, ...]:
+        """Return the sizes that files are merged into, smallest first."""
+        sizes = (max(1, self.target_bytes // step) for step in _STEPS)
+        return tuple(Level(size, int(size * _FULL), self._most_files(size)) for size in sizes)
+
+    def _most_files(self, size: int) -> int:
+        return max(2, min(self.max_files, int(_ROUND_TARGETS * self.target_bytes / (size * _FULL))))
 
 
 class Level(NamedTuple):
@@ -118,7 +115,6 @@ class Orphans(NamedTuple):
 
 
 DEFAULT_RULES: Final = MaintenanceRules()
-DEFAULT_RETENTION: Final = SnapshotRetention()
 
 
 @contextmanager

@@ -436,12 +436,7 @@ def test_secrets_of_the_environment_are_in_no_list_of_processes_and_no_file(
     reconcile = subprocess.Popen(
         [
             sys.executable,
-            "-m",
-            "tidegate.gateway.cli.main",
-            "reconcile",
-            "hospital.admissions",
-            "--sink",
-            "delta",
+            *["-m", "tidegate.gateway.cli.main", "reconcile", "hospital.admissions", "--sink", "delta"],
         ],
         env={
             **os.environ,

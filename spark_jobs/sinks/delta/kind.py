@@ -11,7 +11,7 @@ from tidegate.spark_jobs.session import active_session
 from tidegate.spark_jobs.settings import JobSettings, SinkSettings
 from tidegate.spark_jobs.sinks.delta.table import DeltaTable, table_location
 from tidegate.spark_jobs.sinks.kind import table_kind
-from tidegate.spark_jobs.sinks.maintenance import MaintenanceRules, SnapshotRetention
+from tidegate.spark_jobs.sinks.maintenance import MaintenanceRules
 from tidegate.spark_jobs.sinks.outputs import FindPlan, Outputs, keyed, unclaimed
 from tidegate.spark_jobs.sinks.record_keys import rows_of_spark
 from tidegate.spark_jobs.sinks.sightings import sightings
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 def _open_store(session: Callable[[], SparkSession], settings: JobSettings, contract_id: str) -> DeltaTable:
     location = table_location(settings.warehouse, contract_id)
-    rules, retention = MaintenanceRules.of(settings), SnapshotRetention.of(settings)
-    return DeltaTable(session(), location, settings.merging, rules, retention)
+    return DeltaTable(session(), location, settings.merging, MaintenanceRules.of(settings))
 
 
 def _read_outputs(settings: SinkSettings, contract_id: str, find_plan: FindPlan, _: ExitStack) -> Outputs:

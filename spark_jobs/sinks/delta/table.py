@@ -41,15 +41,7 @@ from tidegate.spark_jobs.sinks.delta.merge import (
 )
 from tidegate.spark_jobs.sinks.evolution import BEGIN_AGAIN, cannot_follow, is_wider
 from tidegate.spark_jobs.sinks.java import JAVA_ERRORS, first_line, java_class, java_of
-from tidegate.spark_jobs.sinks.maintenance import (
-    DEFAULT_RETENTION,
-    DEFAULT_RULES,
-    Compacted,
-    Expired,
-    MaintenanceRules,
-    Orphans,
-    SnapshotRetention,
-)
+from tidegate.spark_jobs.sinks.maintenance import DEFAULT_RULES, Compacted, Expired, MaintenanceRules, Orphans
 from tidegate.spark_jobs.sinks.merging import (
     PRIMARY_KEY_PROPERTY,
     Merging,
@@ -95,13 +87,12 @@ class DeltaTable:
         location: str,
         merge_mode: MergeMode | None = None,
         rules: MaintenanceRules = DEFAULT_RULES,
-        retention: SnapshotRetention = DEFAULT_RETENTION,
     ) -> None:
         """Open a table; with a merge mode its rows are merged on the contract's primary key, otherwise appended."""
         self._merge_mode = merge_mode
         self._merge: DeltaMerge | None = None
         self._rules = rules
-        self._cleanup = DeltaLogCleanup(location, retention)
+        self._cleanup = DeltaLogCleanup(location, rules.retention)
         self._identity: str | None = None
         self.name = location.removeprefix("file://")
         self._location = location

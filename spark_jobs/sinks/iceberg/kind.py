@@ -20,7 +20,7 @@ from tidegate.spark_jobs.settings import JobSettings, SinkSettings
 from tidegate.spark_jobs.sinks.iceberg.catalogs import open_table, outages
 from tidegate.spark_jobs.sinks.iceberg.table import LEDGER_PROPERTY, IcebergTable, table_name
 from tidegate.spark_jobs.sinks.kind import table_kind
-from tidegate.spark_jobs.sinks.maintenance import MaintenanceRules, SnapshotRetention
+from tidegate.spark_jobs.sinks.maintenance import MaintenanceRules
 from tidegate.spark_jobs.sinks.merging import PRIMARY_KEY_PROPERTY
 from tidegate.spark_jobs.sinks.outputs import FindPlan, Outputs, keyed, unclaimed
 from tidegate.spark_jobs.sinks.record_keys import KeyFields
@@ -33,8 +33,8 @@ _SOURCE_FIELDS: Final = ("_source.topic", "_source.partition", "_source.offset")
 
 
 def _open_store(session: Callable[[], SparkSession], settings: JobSettings, contract_id: str) -> IcebergTable:
-    retention, rules = SnapshotRetention.of(settings), MaintenanceRules.of(settings)
-    return IcebergTable(session(), table_name(contract_id), settings.merging, retention, rules)
+    rules = MaintenanceRules.of(settings)
+    return IcebergTable(session(), table_name(contract_id), settings.merging, rules)
 
 
 def _read_outputs(settings: SinkSettings, contract_id: str, find_plan: FindPlan, _: ExitStack) -> Outputs:

@@ -41,15 +41,7 @@ from tidegate.spark_jobs.sinks.iceberg.history import (
 from tidegate.spark_jobs.sinks.iceberg.orphans import remove_orphans
 from tidegate.spark_jobs.sinks.iceberg.retraction import Retraction
 from tidegate.spark_jobs.sinks.java import JAVA_ERRORS, first_line, java_class, java_of, strings_of
-from tidegate.spark_jobs.sinks.maintenance import (
-    DEFAULT_RETENTION,
-    DEFAULT_RULES,
-    Compacted,
-    Expired,
-    MaintenanceRules,
-    Orphans,
-    SnapshotRetention,
-)
+from tidegate.spark_jobs.sinks.maintenance import DEFAULT_RULES, Compacted, Expired, MaintenanceRules, Orphans
 from tidegate.spark_jobs.sinks.merging import (
     PRIMARY_KEY_PROPERTY,
     Merging,
@@ -105,7 +97,6 @@ class IcebergTable:
         spark: SparkSession,
         name: str,
         merge_mode: MergeMode | None = None,
-        retention: SnapshotRetention = DEFAULT_RETENTION,
         rules: MaintenanceRules = DEFAULT_RULES,
     ) -> None:
         """Open a table; with a merge mode its rows are merged on the contract's primary key, otherwise appended."""
@@ -117,7 +108,7 @@ class IcebergTable:
         self._quoted = ".".join(f"`{part}`" for part in name.split("."))
         self._iceberg = java_of(spark).org.apache.iceberg
         self._history = TableHistory(spark, name, self._quoted)
-        self._expiry = SnapshotExpiry(spark, name, retention)
+        self._expiry = SnapshotExpiry(spark, name, rules.retention)
         self._rules = rules
 
     def exists(self) -> bool:

@@ -37,10 +37,8 @@ def make_checkpoint(line: Line) -> int:
 
 
 def table_of(line: Line, retention: SnapshotRetention = AT_ONCE) -> DeltaTable:
-    rules = MaintenanceRules(min_files=4, orphan_age_seconds=0)
-    return DeltaTable(
-        line.spark, f"file://{line.delta().name}", line.settings.merging, rules, retention=retention
-    )
+    rules = MaintenanceRules(min_files=4, orphan_age_seconds=0, retention=retention)
+    return DeltaTable(line.spark, f"file://{line.delta().name}", line.settings.merging, rules)
 
 
 def log_files(line: Line) -> set[str]:

@@ -178,7 +178,9 @@ def test_snapshots_of_a_compaction_are_expired_as_those_of_batches(line: Line) -
     assert marked.count() == 1
     fill(line, 3)
     retention = SnapshotRetention(most=1, protected_seconds=0)
-    IcebergTable(line.spark, table_name(line.contract_id), retention=retention).maintain()
+    IcebergTable(
+        line.spark, table_name(line.contract_id), rules=MaintenanceRules(retention=retention)
+    ).maintain()
     assert marked.count() == 0
     assert len(line.rows()) == 36
     assert line.reconcile().holds
@@ -190,7 +192,7 @@ def test_compaction_and_expiry_round_after_round_keep_the_proof(line: Line) -> N
     fill(line, 3)
     retention = SnapshotRetention(most=1, protected_seconds=0)
     table = IcebergTable(
-        line.spark, table_name(line.contract_id), retention=retention, rules=MaintenanceRules(min_files=2)
+        line.spark, table_name(line.contract_id), rules=MaintenanceRules(min_files=2, retention=retention)
     )
     upkeep = Upkeep(table, seconds=1.0)
     for number in range(4):

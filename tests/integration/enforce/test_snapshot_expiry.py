@@ -17,14 +17,14 @@ from tests.integration.enforce.line import Line, row
 from tests.integration.enforce.test_rolled_back import insert_by_hand, roll_back, snapshots
 from tidegate.contracts.stream.ledger import Ledger
 from tidegate.spark_jobs.sinks.iceberg.table import BRANCH, IcebergTable, table_name
-from tidegate.spark_jobs.sinks.maintenance import SnapshotRetention
+from tidegate.spark_jobs.sinks.maintenance import MaintenanceRules, SnapshotRetention
 from tidegate.spark_jobs.steps import Step
 
 AT_ONCE = SnapshotRetention(most=2, protected_seconds=0)
 
 
 def table_of(line: Line, retention: SnapshotRetention = AT_ONCE) -> IcebergTable:
-    return IcebergTable(line.spark, table_name(line.contract_id), retention=retention)
+    return IcebergTable(line.spark, table_name(line.contract_id), rules=MaintenanceRules(retention=retention))
 
 
 def fill(line: Line, batches: int) -> None:

@@ -143,5 +143,7 @@ def test_each_setting_reaches_the_rules() -> None:
         "snapshot_protected_seconds": 13.0,
     }
     settings = JobSettings.model_validate({**base, **changed})
-    assert MaintenanceRules.of(settings) == MaintenanceRules(False, 1 << 20, 3, 7, 9, False, 4000.0)
-    assert SnapshotRetention.of(settings) == SnapshotRetention(False, 11, 5000.0, 13.0)
+    retention = SnapshotRetention(False, 11, 5000.0, 13.0)
+    assert MaintenanceRules.of(settings) == MaintenanceRules(
+        False, 1 << 20, 3, 7, 9, False, 4000.0, retention
+    )
