@@ -69,7 +69,7 @@ class DeltaLogCleanup:
             versions = sorted(each.version for each in files if _COMMIT.fullmatch(each.name))
             removed = 0
             if len(versions) > max(beyond, self._retention.most) and self._may_remove(snapshot):
-                first = self._first_kept(files, versions[-1])
+                first = self._first_kept(files, versions[0], versions[-1])
                 removed = self._remove(files, first)
             left = len(versions) - removed
         except (*JAVA_ERRORS, OSError) as error:
@@ -98,9 +98,9 @@ class DeltaLogCleanup:
         protocol = json.loads(snapshot.protocol().json())["protocol"]
         return _PROTECTED_FEATURES.isdisjoint(protocol.get("writerFeatures", ()))
 
-    def _first_kept(self, files: Iterable[_LogFile], newest: int) -> int:
+    def _first_kept(self, files: Iterable[_LogFile], oldest: int, newest: int) -> int:
         """Return the version from which on the log stays: that of a checkpoint; 0 to keep all."""
-        ledger = self._ledger_version(newest)
+        ledger = self._ledger_version(max(oldest, newest - _MOST_COMMITS), newest)
         if ledger is None:
             return 0
         last = min(ledger, newest - self._retention.most)
@@ -112,10 +112,10 @@ class DeltaLogCleanup:
         )
         return max(checkpoints, default=0)
 
-    def _ledger_version(self, newest: int) -> int | None:
-        """Return the newest version with a ledger; None if there is none near, or a RESTORE came after it."""
+    def _ledger_version(self, oldest: int, newest: int) -> int | None:
+        """Return the newest of these versions with a ledger; None without one, or if a RESTORE came after it."""
         io = load_file_io({}, self._log)
-        for version in range(newest, max(-1, newest - _MOST_COMMITS), -1):
+        for version in range(newest, oldest - 1, -1):
             with io.new_input(f"{self._log}/{version:020d}.json").open() as file:
                 actions = [json.loads(line) for line in file.read().splitlines()]
             if ledger_in_commit(actions) is not None:

@@ -139,6 +139,19 @@ def test_the_commit_of_the_ledger_stays_whatever_others_commit(line: Line) -> No
     assert line.reconcile().holds
 
 
+def test_a_log_that_no_longer_has_the_ledgers_commit_is_left_to_delta(line: Line) -> None:
+    insert_by_hand(line, "one")
+    checkpoint = make_checkpoint(line)
+    insert_by_hand(line, "two")
+    for path in Path(line.delta().name, "_delta_log").iterdir():
+        if path.is_file() and (number := path.name.lstrip(".")[:20]).isdigit() and int(number) < checkpoint:
+            path.unlink()
+    before = versions(line)
+    found = table_of(line).maintain()
+    assert found is not None
+    assert (found.snapshots, versions(line)) == (0, before)
+
+
 def test_a_restored_table_keeps_the_versions_that_repair_it(line: Line) -> None:
     before = versions(line)
     line.spark.sql(f"RESTORE TABLE delta.`{line.delta().name}` TO VERSION AS OF {before[-3]}")
