@@ -317,6 +317,5 @@ def _audit(
     stores: Stores, replay: StreamReplay, action: str, subject: str, made: tuple[str, datetime]
 ) -> None:
     who, at = made
-    noun = "discard" if replay.action is ReplayAction.DISCARD else "replay"
     after = content_hash(replay.model_dump(mode="json"))
-    stores.audit.append(Change(at, who, f"stream.{noun}-{action}", subject, None, after))
+    stores.audit.append(Change(at, who, f"stream.{replay.action.value}-{action}", subject, None, after))

@@ -50,6 +50,16 @@ MOST: dict[str, float] = {
 """The highest ratio of a figure to its baseline that the documentation promises."""
 
 
+LEAST: dict[str, float] = {"registry_latest_over_bare_route": 2_000}
+"""The lowest figure that the documentation promises: requests a second."""
+
+
+@pytest.mark.parametrize("name", LEAST)
+def test_a_measured_rate_keeps_its_limit(name: str) -> None:
+    (found,) = [each for each in MEASURED if each["name"] == name]
+    assert found["figure"] >= LEAST[name]
+
+
 @pytest.mark.parametrize("name", MOST)
 def test_a_measured_figure_keeps_its_limit(name: str) -> None:
     (found,) = [each for each in MEASURED if each["name"] == name]

@@ -123,6 +123,16 @@ def test_only_an_approver_and_the_job_see_values_of_classified_fields(hire: Hire
     assert eve.ask("GET", f"{one}/request").status_code == 403
 
 
+def test_a_person_who_may_only_read_cannot_ask_for_a_replay(hire: Hire) -> None:
+    eve, ann = hire("viewer", "approver:nyc."), hire("approver")
+    assert eve.ask("POST", PATH, order()).status_code == 403
+    one = f"{PATH}/{ask(ann)['id']}"
+    assert eve.ask("POST", f"{one}/approval").status_code == 403
+    assert eve.ask("DELETE", one).status_code == 403
+    (kept,) = ann.json(PATH)["replays"]
+    assert (kept["state"], kept["approved_by"]) == ("proposed", None)
+
+
 def test_the_role_producer_does_not_include_the_request_of_a_replay(hire: Hire) -> None:
     ann, ben = hire("approver"), hire("approver")
     one = f"{PATH}/{ask(ann)['id']}"

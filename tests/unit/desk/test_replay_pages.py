@@ -138,7 +138,7 @@ class Kept(QuarantineReader):
             headers = (*self._own, *added)
             evidence = read_evidence(headers)
             assert evidence is not None
-            value = json.dumps({"admission_id": "A-1", "age": age}).encode()
+            value = json.dumps({"admission_id": "A-7731", "age": age}).encode()
             found.append(QuarantinedRecord(source, now(), None, value, headers, evidence))
         return found
 
@@ -156,6 +156,9 @@ def test_records_that_were_refused_with_their_batch_are_previewed_if_the_request
     taken = posted(client, f"{problem}/replay", fix="", accept_batches="on")
     assert "1 of 2 records would pass. 1 would stay refused. Judged" in words(taken)
     assert 'name="accept_batches" checked' in taken.text
+    assert (
+        "A-7731" not in left.text + taken.text
+    )  # a preview has counts and reasons, and no value of a record
     form = hidden(taken)
     answer = posted(client, f"{problem}/replays", **form)
     assert answer.status_code == 303, answer.text

@@ -88,10 +88,10 @@ def report(replay: StreamReplay, state: ReplayState = ReplayState.OPEN, **counts
     )
 
 
-def actions(factory: Factory) -> list[str]:
+def actions(factory: Factory, prefix: str = "stream.replay") -> list[str]:
     entries: list[AuditEntry] = factory.audit().read(list)
     assert factory.audit().check().is_intact
-    return [entry.action for entry in entries if entry.action.startswith("stream.replay")]
+    return [entry.action for entry in entries if entry.action.startswith(prefix)]
 
 
 def test_a_replay_with_a_fix_waits_for_another_person(factory: Factory, replays: StreamReplays) -> None:
@@ -127,6 +127,17 @@ def test_a_replay_without_a_fix_is_open_at_once(factory: Factory, replays: Strea
     assert actions(factory) == ["stream.replay-asked", "stream.replay-asked", "stream.replay-done"]
     entries: list[AuditEntry] = factory.audit().read(list)
     assert len({each.subject for each in entries if each.action.startswith("stream.replay-")}) == 1
+
+
+def test_the_audit_log_tells_what_is_sent_to_the_source_from_a_replay(
+    factory: Factory, replays: StreamReplays
+) -> None:
+    asked = replays.ask(STREAM, order(**PLAIN, action="to-source"), ANN)
+    replays.approve(STREAM, asked.id, BEN)
+    replays.progress(STREAM, report(asked, ReplayState.DONE, written=3), JOB)
+    ended = ["stream.to-source-asked", "stream.to-source-approved", "stream.to-source-done"]
+    assert actions(factory, "stream.to-source") == ended
+    assert actions(factory) == []
 
 
 def test_a_cancelled_replay_stays_cancelled(factory: Factory, replays: StreamReplays) -> None:

@@ -12,7 +12,10 @@ import pytest
 from pydantic import SecretStr
 
 from tidegate.spark_jobs.job.lease import _has_died, _machine, lease_group
+from tidegate.spark_jobs.kafka.consumer_group import group_of
 from tidegate.spark_jobs.settings import JobSettings
+from tidegate.spark_jobs.sinks.delta.table import table_location
+from tidegate.spark_jobs.sinks.iceberg.table import table_name
 
 REST = "http://catalog:8181"
 
@@ -72,6 +75,13 @@ def test_two_places_have_two_leases_and_two_folders() -> None:
     folders = {SETTINGS.model_copy(update=place).scratch("a.b") for place in places}
     assert len(folders) == len(places)
     assert all(each.parent == Path("/checkpoints/a.b") for each in folders)
+
+
+def test_table_and_groups_have_the_name_of_the_contract() -> None:
+    """So whoever may publish an id may write what is named by it, and nothing else."""
+    assert table_name("nyc.taxi.trips") == "lake.nyc_taxi.trips"
+    assert table_location(Path("/lake"), "nyc.taxi.trips") == "file:///lake/delta/nyc_taxi/trips"
+    assert group_of("nyc.taxi.trips") == "tidegate.nyc.taxi.trips"
 
 
 def test_a_process_of_this_machine_that_is_gone_has_died() -> None:
