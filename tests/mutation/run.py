@@ -82,9 +82,14 @@ PURE: dict[str, tuple[str, ...]] = {
     f"{_STREAM}.key_marks": (f"{UNIT}/contracts/test_key_marks.py",),
     f"{_STREAM}.replay_progress": (f"{UNIT}/contracts/test_replay.py",),
     f"{_STREAM}.versions": (f"{UNIT}/contracts/test_versions.py",),
-    f"{_STREAM}.positions": (f"{UNIT}/contracts/test_positions.py",),
+    f"{_STREAM}.positions": (
+        f"{UNIT}/contracts/test_dropped.py",
+        f"{UNIT}/contracts/test_replay.py",
+        "tests/property/test_positions.py",
+        f"{UNIT}/contracts/test_positions.py",
+    ),
     f"{_STREAM}.history": (f"{UNIT}/contracts/test_history.py",),
-    f"{_STREAM}.replay": (f"{UNIT}/contracts/test_replay.py",),
+    f"{_STREAM}.replay": (f"{UNIT}/contracts/test_replay.py", f"{UNIT}/contracts/test_replay_limits.py"),
     f"{_STREAM}.replayed_chunk": (f"{UNIT}/contracts/test_replay.py",),
     f"{_STREAM}.evidence": (f"{UNIT}/contracts/test_evidence.py",),
     f"{_STREAM}.reconcile": (
