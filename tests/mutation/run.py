@@ -91,7 +91,16 @@ PURE: dict[str, tuple[str, ...]] = {
     f"{_STREAM}.history": (f"{UNIT}/contracts/test_history.py",),
     f"{_STREAM}.replay": (f"{UNIT}/contracts/test_replay.py", f"{UNIT}/contracts/test_replay_limits.py"),
     f"{_STREAM}.replayed_chunk": (f"{UNIT}/contracts/test_replay.py",),
-    f"{_STREAM}.evidence": (f"{UNIT}/contracts/test_evidence.py",),
+    f"{_STREAM}.evidence": (
+        f"{UNIT}/contracts/test_evidence.py",
+        f"{UNIT}/contracts/test_evidence_headers.py",
+        f"{UNIT}/contracts/expectations/test_refusal.py",
+        f"{UNIT}/contracts/test_versions.py",
+        f"{UNIT}/contracts/test_rewind.py",
+        f"{UNIT}/spark_jobs/test_records.py",
+        f"{UNIT}/spark_jobs/test_quarantine_rows.py",
+        f"{UNIT}/spark_jobs/test_replay_chunk.py",
+    ),
     f"{_STREAM}.reconcile": (
         f"{UNIT}/contracts/test_reconcile.py",
         "tests/property/test_reconcile.py",
