@@ -9,7 +9,10 @@ import pytest
 from confluent_kafka import Message
 
 from tidegate.contracts.stream.evidence import (
+    BATCH_HEADER,
+    FORMAT_HEADER,
     GENERATION_HEADER,
+    HEADER_FORMAT,
     JUDGED_AT_HEADER,
     MAX_HEADER_BYTES,
     OMITTED_HEADER,
@@ -23,6 +26,7 @@ from tidegate.contracts.stream.evidence import (
     judged_at_header,
     omitted_header,
     quarantine_headers,
+    read_evidence,
     read_timestamp,
     timestamp_header,
 )
@@ -110,3 +114,32 @@ def test_the_headers_of_a_message_are_bytes_in_order() -> None:
     headers = [("b", b"1"), ("a", None), ("b", b"2")]
     assert headers_of(Message(topic="t", headers=headers)) == headers
     assert headers_of(Message(topic="t")) == []
+    assert headers_of(Message(topic="t", headers=[("a", "text")])) == [("a", b"text")]
+
+
+def refused_headers(
+    *more: tuple[str, bytes | None], stage: Stage = Stage.RULE
+) -> list[tuple[str, bytes | None]]:
+    found = Violation(stage, "r", "", Severity.ERROR, "m")
+    verdict = Verdict(Disposition.QUARANTINED, (found,))
+    return [*quarantine_headers(EventPointer("t", 0, 1), "l", "s@1.0.0", verdict), *more]
+
+
+def test_the_format_of_this_release_is_read_and_no_other() -> None:
+    assert read_evidence(refused_headers((FORMAT_HEADER, str(HEADER_FORMAT).encode()))) is not None
+    assert read_evidence(refused_headers((FORMAT_HEADER, str(HEADER_FORMAT + 1).encode()))) is None
+    assert read_evidence(refused_headers((FORMAT_HEADER, None))) is None
+
+
+@pytest.mark.parametrize("text", [b"+1", b"-1", b"1_0", b"", "\u0661".encode()])
+def test_a_generation_is_a_decimal_number(text: bytes) -> None:
+    assert read_evidence(refused_headers((GENERATION_HEADER, b"1"))) is not None
+    assert read_evidence(refused_headers((GENERATION_HEADER, text))) is None
+
+
+def test_the_end_of_a_batch_that_is_none_is_no_evidence() -> None:
+    found = read_evidence(refused_headers((BATCH_HEADER, b'{"0": 3}'), stage=Stage.EXPECTATION))
+    assert found is not None
+    assert found.refusal is not None
+    assert found.refusal.end == {0: 3}
+    assert read_evidence(refused_headers((BATCH_HEADER, b"[3]"), stage=Stage.EXPECTATION)) is None
