@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tidegate.contracts.errors import StreamStopped
-from tidegate.contracts.stream.positions import Positions, Sightings
+from tidegate.contracts.stream.positions import Positions, Sightings, chained
 
 # In a process of its own: what others of this one have held at most would hide what this costs.
 _RECONCILE_50_MILLION = """
@@ -84,6 +84,8 @@ def test_only_the_first_are_shown() -> None:
     assert repr(Positions((0, offset) for offset in range(6))) == (
         "<6 positions: (0, 0), (0, 1), (0, 2), (0, 3), (0, 4), ...>"
     )
+    five = "(0, 0), (0, 1), (0, 2), (0, 3), (0, 4)"
+    assert repr(Positions((0, offset) for offset in range(5))) == f"<5 positions: {five}>"
     assert repr(Positions([(1, 7)])) == "<1 positions: (1, 7)>"
 
 
@@ -94,3 +96,22 @@ def test_chunks_of_positions_follow_each_other_and_stay_in_one_partition() -> No
         chunks.append([*chunk])
         done += len(chunk)
     assert chunks == [[(0, 5), (0, 9)], [(0, 11)], [(2, 1), (2, 2)]]
+    assert found.chunk(done, 2) == Positions()
+
+
+def test_positions_and_sightings_are_equal_if_they_have_the_same_members() -> None:
+    assert Positions([(0, 1)]) == {(0, 1)}
+    assert Positions([(0, 1)]) != {(0, 2)}
+    assert (Positions() == 3) is False
+    assert Sightings([(0, 1), (0, 1)]) == Sightings([(0, 1), (0, 1)])
+    assert Sightings([(0, 1), (0, 1)]) != Sightings([(0, 1)])
+    assert (Sightings() == 3) is False
+
+
+def test_a_part_of_a_chain_is_as_large_as_allowed() -> None:
+    dropped = Positions([(0, each) for each in range(0, 3_000, 3)])
+    (whole,) = chained("l", "", dropped, 10**6)
+    size = len(whole.bitmap().serialize()) * 4 // 3
+    assert [len(list(chained("l", "", dropped, most))) for most in (size, size - 1)] == [1, 2]
+    singles = list(chained("l", "", Positions([(0, 1), (0, 9)]), 1))
+    assert [len(each.bitmap()) for each in singles] == [1, 1]
