@@ -24,9 +24,9 @@ from tidegate.gateway.registry.schemas.entities import (
     schema_guid,
 )
 from tidegate.gateway.registry.schemas.errors import invalid_rule_set, invalid_schema, no_such_reference
-from tidegate.gateway.registry.schemas.json_schema import DRAFT_7, NEWEST
+from tidegate.gateway.registry.schemas.json_schema import DRAFT_7, NEWEST, json_text
 from tidegate.gateway.registry.schemas.names import canonical, context_of, qualified
-from tidegate.gateway.registry.schemas.parsing import ParsedSchema, normal_text, parse_schema
+from tidegate.gateway.registry.schemas.parsing import ParsedSchema, normal_text, parse_schema, too_large
 from tidegate.gateway.registry.schemas.rule_expressions import parts_of
 from tidegate.gateway.storage.sql import Stores
 from tidegate.gateway.storage.subjects import Deleted, StoredSchema, SubjectVersion
@@ -34,7 +34,9 @@ from tidegate.gateway.storage.tables import SchemaRow
 
 _PARSED_KEPT = 512
 MAX_LEVELS: Final = 20
-"""Maximum levels of schemas that references lead through: each level copies all that is below it."""
+"""Maximum levels of schemas that references of a posted schema lead through: each level copies all that is below it."""
+MAX_POSTED: Final = 1 << 20
+"""Maximum characters of a posted JSON Schema with what it refers to. Stored ones may be larger: they can be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +148,13 @@ def parse(
             f"its references lead through {levels} levels of schemas, and at most {MAX_LEVELS} are allowed; merge some of "
             "the schemas that it leads to"
         )
+    if others and schema_type == JSON and len(text) + _size_of(others) > MAX_POSTED:
+        raise too_large(MAX_POSTED)
     return _parse(schema_type, text, others, dialect)
+
+
+def _size_of(others: dict[str, ParsedSchema]) -> int:
+    return sum(len(json_text(other.definition)) for other in others.values())
 
 
 def _parse(schema_type: str, text: str, others: dict[str, ParsedSchema], dialect: str) -> ParsedSchema:

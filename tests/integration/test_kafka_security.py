@@ -193,7 +193,7 @@ def test_a_topic_that_may_not_be_read_stops_the_index_of_no_other(
 
 
 def test_a_stream_that_may_not_keep_a_lease_runs_without_one(secured: SecuredBroker, tmp_path: Path) -> None:
-    """Waiting for a right that nobody grants would keep the stream from starting for ever."""
+    """Otherwise the stream would wait for a permission, and never start."""
     client = AdminClient({"bootstrap.servers": secured.bootstrap})
     client.create_topics([NewTopic("unleased", 1, 1)])["unleased"].result(30)
     secured.allow_only(AclOperation.ALTER, "unleased")

@@ -51,7 +51,7 @@ TEAMLESS = {"next_ids", "audit", "audit_head", "keys", "alembic_version"}
 """Tables of the whole registry: sequences, the log with its head, and keys."""
 NAMES = {"subject", "stream", "contract_id", "topic", "scope", "id"}
 OWN_WORK = {"quarantine_partitions": {"revision", "owner", "lease_until", "indexed_at"}}
-"""Columns that the registry itself writes while it indexes a topic, whoever asks for what."""
+"""Columns that the registry's own indexer writes, without any request."""
 OPERATIONS_OF_ALL_APIS = sorted(
     {(method, path) for method, path in {**NATIVE, **DESK} if "{digest}" not in path}
     | {(operation.method, operation.path) for operation in OPERATIONS}

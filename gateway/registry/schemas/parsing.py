@@ -32,7 +32,7 @@ from tidegate.gateway.registry.schemas.json_schema import (
 SCHEMA_TYPES = (JSON, AVRO)
 MAX_DEPTH: Final = 256
 """Maximum nesting levels of a schema, values included; the libraries that read and write it limit the depth."""
-MAX_BUNDLE: Final = 1 << 20
+MAX_BUNDLE: Final = 4 << 20
 """Maximum characters of a JSON Schema with the schemas that it refers to; each level of references can double it."""
 MAX_DIGITS: Final = 4_300
 """Maximum digits of an integer; Python's default limit for conversions."""
@@ -139,9 +139,7 @@ def _json(
     definition = bundled(whole, {name: other.definition for name, other in others.items()})
     _check_depth(definition)
     if others and len(json_text(definition)) > MAX_BUNDLE:
-        raise invalid_schema(
-            f"with what its references lead to it has more than {MAX_BUNDLE:,} characters; refer to each schema once"
-        )
+        raise too_large(MAX_BUNDLE)
     try:
         if not is_registered:
             _compile(definition)
@@ -233,6 +231,13 @@ def _double(text: str) -> float:
 def _check_depth(definition: Any) -> None:
     if depth_exceeds(definition, MAX_DEPTH):
         raise _too_deep()
+
+
+def too_large(most: int) -> Refused:
+    """Return the refusal of a JSON Schema that has more characters than `most` with what it refers to."""
+    return invalid_schema(
+        f"with what its references lead to it has more than {most:,} characters; refer to each schema once"
+    )
 
 
 def _too_deep() -> Refused:

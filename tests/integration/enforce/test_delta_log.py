@@ -20,7 +20,7 @@ pytestmark = pytest.mark.full
 
 @pytest.fixture
 def line(make_line: Callable[..., Line]) -> Line:
-    """A line into Delta with a few versions, of which one in the middle has a checkpoint."""
+    """A line into Delta whose table has a few versions, and a checkpoint in the middle."""
     made = make_line(sink="delta")
     fill(made, 4)
     make_checkpoint(made)
