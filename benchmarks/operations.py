@@ -111,7 +111,7 @@ class Line:
             **({} if sink == "kafka" else {"TIDEGATE_TRIGGER_SECONDS": "0.5"}),  # the default for topics
             "TIDEGATE_WAREHOUSE": str(folder / "warehouse"),
             "TIDEGATE_CHECKPOINTS": str(folder / "checkpoints"),
-            "TIDEGATE_SPARK_JARS": str(ensure_jars().spark_dir),
+            "TIDEGATE_SPARK_JARS": str(_own_jars(folder)),
         }
         client = AdminClient({"bootstrap.servers": bootstrap})
         client.create_topics([NewTopic(self.topic, 1, 1)])[self.topic].result(30)
@@ -135,15 +135,11 @@ class Line:
             thread.join()
 
     def archive_classes(self) -> None:
-        """Run a job that writes an archive of Java classes when it ends; later jobs start from the archive."""
-        jars = self._folder / "spark"
-        jars.symlink_to(ensure_jars().spark_dir)  # the archive is written beside this folder
-        self._environment |= {"TIDEGATE_SPARK_JARS": str(jars), "TIDEGATE_WRITE_CLASS_ARCHIVE": "true"}
+        """End a job in order: it writes the archive of Java classes from which later jobs start."""
         with self.job() as job:
             wait_until(lambda: bool(job.published))
             job.process.terminate()
             job.process.wait(_DEADLINE)
-        del self._environment["TIDEGATE_WRITE_CLASS_ARCHIVE"]
         assert any(self._folder.glob("classes-*.jsa"))
 
     @contextmanager
@@ -160,6 +156,14 @@ class Line:
             process.kill()
             process.wait()
             reader.join()
+
+
+def _own_jars(folder: Path) -> Path:
+    """Return a link to the jars in `folder`: an archive of classes is beside the link, so there is none at first."""
+    jars = folder / "spark"
+    if not jars.exists():
+        jars.symlink_to(ensure_jars().spark_dir)
+    return jars
 
 
 def main() -> None:

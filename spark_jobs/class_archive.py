@@ -1,7 +1,7 @@
 """The class data sharing (CDS) archive of the job's Java: one run writes its loaded classes for later starts.
 
 Half of the CPU time of a start is spent reading, verifying and linking classes. Java ignores an archive of a different
-Java or of different jars, so an outdated archive only makes the start slower.
+Java or of different jars, so the name of the archive contains a digest of both: after an upgrade, it is written anew.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import time
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -25,16 +27,43 @@ log = structlog.get_logger()
 _END_SECONDS: Final = 180.0
 """Maximum wait for the end of Java, which writes 190 MB at its exit."""
 _QUIET: Final = "-Xlog:cds*=off"
+_JAVA_VARIABLES: Final = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
+_ARCHIVE_OPTIONS: Final = ("SharedArchiveFile", "ArchiveClassesAtExit", "-Xshare")
+_OLD_SECONDS: Final = 3600.0
+"""Age from which a file of another process is one that was killed while it wrote."""
 
 
 def class_archive(spark_jars: Path) -> Path:
-    """Return the path of the archive for this Spark and Java, next to the folder of the jars. It need not exist."""
+    """Return the path of the archive for this Spark, Java and these jars, next to their folder. It need not exist.
+
+    The first part of the name tells installations apart that share a folder, the second one their versions.
+    """
     import pyspark  # noqa: PLC0415 - only its path is needed; the session has loaded it
 
     home = os.environ.get("JAVA_HOME")
-    java = os.path.realpath(f"{home}/bin/java" if home else shutil.which("java") or "java")
-    place = sha256(f"{pyspark.__file__}\n{java}\n{spark_jars.absolute()}".encode()).hexdigest()
-    return spark_jars.absolute().with_name(f"classes-{place[:16]}.jsa")
+    java = Path(os.path.realpath(f"{home}/bin/java" if home else shutil.which("java") or "java"))
+    place = _digest(pyspark.__file__, str(java), str(spark_jars.absolute()))
+    loaded = [java.parent.parent / "lib" / "modules", *Path(pyspark.__file__).parent.glob("jars/*.jar")]
+    version = _digest(*map(_version, sorted([*loaded, *spark_jars.glob("*.jar")])))
+    return spark_jars.absolute().with_name(f"classes-{place}-{version}.jsa")
+
+
+def writes_archive(settings: SinkSettings) -> bool:
+    """Return whether this run writes the archive: as the setting says, and by default if there is none yet.
+
+    Left to itself it writes none on a cluster, whose driver loads the jars in a way that archives do not cover, none
+    into a folder of another user, and none if a variable already gives Java an archive: Java would refuse to start.
+    """
+    if settings.write_class_archive is not None or settings.spark_jars is None:
+        return bool(settings.write_class_archive)
+    options = " ".join(os.environ.get(name, "") for name in _JAVA_VARIABLES)
+    archive = class_archive(settings.spark_jars)
+    return (
+        settings.spark_master.startswith("local")
+        and not any(option in options for option in _ARCHIVE_OPTIONS)
+        and os.access(archive.parent, os.W_OK)
+        and not archive.exists()
+    )
 
 
 def java_options(settings: SinkSettings) -> tuple[str, ...]:
@@ -59,6 +88,7 @@ def keep_archive(settings: SinkSettings, java: Popen[bytes] | None) -> None:
     try:
         java.wait(_END_SECONDS)
         written.replace(archive)
+        _remove_outdated(archive)
     except (OSError, subprocess.TimeoutExpired) as error:
         log.warning("class_archive_not_written", file=str(archive), error=str(error))
         written.unlink(missing_ok=True)
@@ -69,3 +99,24 @@ def keep_archive(settings: SinkSettings, java: Popen[bytes] | None) -> None:
 def _written(archive: Path) -> Path:
     """Return the file that Java writes; each process has its own, so that a start never reads an incomplete one."""
     return archive.with_suffix(f".{os.getpid()}")
+
+
+def _remove_outdated(archive: Path) -> None:
+    """Remove the archives of this installation's earlier versions, and files that killed processes left incomplete."""
+    place = archive.name.rpartition("-")[0]
+    for other in archive.parent.glob(f"{place}-*"):
+        is_incomplete = other.suffix != archive.suffix
+        if other != archive and not (is_incomplete and time.time() - other.stat().st_mtime < _OLD_SECONDS):
+            other.unlink(missing_ok=True)
+
+
+def _version(file: Path) -> str:
+    """Return what Java compares before it uses an archive: name, size and time of the file."""
+    with suppress(OSError):
+        status = file.stat()
+        return f"{file.name} {status.st_size} {status.st_mtime_ns}"
+    return file.name
+
+
+def _digest(*parts: str) -> str:
+    return sha256("\n".join(parts).encode()).hexdigest()[:12]

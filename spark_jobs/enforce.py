@@ -13,6 +13,7 @@ import structlog
 
 from tidegate.contracts.address_secrets import mask_event
 from tidegate.contracts.crash import exception_without_values
+from tidegate.spark_jobs.class_archive import writes_archive
 from tidegate.spark_jobs.history.request import HistoryRequest
 from tidegate.spark_jobs.session import build_session, stop_session, warm_up
 from tidegate.spark_jobs.settings import JobSettings, Selection
@@ -35,6 +36,7 @@ def enforce_contracts(
     with the contracts of the registry, until a signal. Raises the most severe TidegateError of the failed streams.
     """
     log_to_stderr()
+    settings = settings.model_copy(update={"write_class_archive": writes_archive(settings)})
     with ThreadPoolExecutor(1, thread_name_prefix="session") as starter:
         starting = starter.submit(build_session, settings)
         # Imported while Java starts, because after a crash, nothing is judged until both are done.

@@ -119,9 +119,10 @@ class SinkSettings(KafkaSettings, SparkSettings):
         description="Further jars of driver and executors, such as those of an object store: files and folders, "
         "separated by colons.",
     )
-    write_class_archive: bool = Field(
-        default=False,
-        description="Whether this run writes the archive of Java's classes with which later starts are faster.",
+    write_class_archive: bool | None = Field(
+        default=None,
+        description="Whether this run writes the archive of Java's classes with which later starts are faster; left out, "
+        "a local `enforce` writes it if there is none.",
     )
     catalog_properties: dict[str, str] = Field(
         default_factory=dict,

@@ -86,7 +86,7 @@ def test_a_run_writes_the_archive_that_java_reads_its_classes_from_later(
     # Java writes no archive on top of the one that the tests start from.
     own = {"TIDEGATE_SPARK_JARS": str(tmp_path / "jars"), "JDK_JAVA_OPTIONS": JAVA_OPTIONS}
     settings = {**environment(line, jars, registry.url), **own}
-    writing = RunningJob([line.contract_id], {**settings, "TIDEGATE_WRITE_CLASS_ARCHIVE": "true"})
+    writing = RunningJob([line.contract_id], settings)
     writing.await_event("batch_published")
     assert writing.stop(signal.SIGTERM) == 0
     written = writing.await_event("class_archive_written")

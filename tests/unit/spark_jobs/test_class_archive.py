@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tidegate.spark_jobs.class_archive import class_archive, java_options, keep_archive
+from tidegate.spark_jobs.class_archive import class_archive, java_options, keep_archive, writes_archive
 from tidegate.spark_jobs.session import _engine
 from tidegate.spark_jobs.settings import SinkSettings
 
@@ -18,7 +19,8 @@ WRITES = "import sys; sys.stdin.read(); open(sys.argv[1], 'w').write('classes')"
 def settings(folder: Path, **changes: object) -> SinkSettings:
     jars = folder / "jars"
     jars.mkdir(exist_ok=True)
-    (jars / "some.jar").touch()
+    if not (jars / "some.jar").exists():  # the time of a jar is a part of its version
+        (jars / "some.jar").touch()
     fields = {"bootstrap_servers": "kafka:9092", "warehouse": folder, "spark_jars": jars, **changes}
     return SinkSettings.model_validate(fields)
 
@@ -61,6 +63,53 @@ def test_another_java_or_another_folder_has_another_archive(
     assert class_archive(tmp_path / "others") != first
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "another"))
     assert class_archive(tmp_path / "jars") != first
+
+
+def test_a_run_writes_an_archive_if_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JDK_JAVA_OPTIONS", raising=False)
+    assert writes_archive(settings(tmp_path))
+    assert not writes_archive(settings(tmp_path, write_class_archive=False))
+    assert not writes_archive(settings(tmp_path, spark_master="spark://master:7077"))
+    class_archive(tmp_path / "jars").write_text("classes")
+    assert not writes_archive(settings(tmp_path))
+    assert writes_archive(settings(tmp_path, write_class_archive=True))
+
+
+@pytest.mark.parametrize(
+    "option", ["-XX:SharedArchiveFile=a.jsa", "-XX:ArchiveClassesAtExit=a", "-Xshare:off"]
+)
+def test_no_archive_beside_one_that_a_variable_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", f"-Xss4m {option}")
+    assert not writes_archive(settings(tmp_path))
+
+
+def test_no_archive_where_none_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JDK_JAVA_OPTIONS", raising=False)
+    monkeypatch.setattr(os, "access", lambda folder, mode: (Path(folder), mode) != (tmp_path, os.W_OK))
+    assert not writes_archive(settings(tmp_path))
+
+
+def test_after_an_upgrade_the_archive_is_written_anew_and_the_old_one_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("JDK_JAVA_OPTIONS", raising=False)
+    writing = settings(tmp_path)
+    before = class_archive(tmp_path / "jars")
+    before.write_text("classes of the last version")
+    (tmp_path / "classes-another-installation.jsa").write_text("")
+    killed, writes = before.with_suffix(".17"), before.with_suffix(".18")
+    for incomplete in (killed, writes):
+        incomplete.write_text("half")
+    os.utime(killed, (0, 0))
+    (tmp_path / "jars" / "some.jar").write_text("upgraded")
+    assert writes_archive(writing)
+    (option, _) = java_options(writing.model_copy(update={"write_class_archive": True}))
+    keep_archive(writing, ended(WRITES, option.strip('"').removeprefix("-XX:ArchiveClassesAtExit=")))
+    left = {each.name for each in tmp_path.glob("classes-*")}
+    assert left == {class_archive(tmp_path / "jars").name, writes.name, "classes-another-installation.jsa"}
+    assert not writes_archive(writing)
 
 
 def test_jars_are_on_the_class_path_of_a_local_session_and_are_sent_to_executors(tmp_path: Path) -> None:
