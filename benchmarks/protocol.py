@@ -35,7 +35,7 @@ from tidegate.gateway.embedded.processes import RunDirectory
 from tidegate.spark_jobs.kafka.dropped import DroppedTopic
 from tidegate.spark_jobs.kafka.marks import MarksTopic
 from tidegate.spark_jobs.kafka.replayed import ReplayedTopic
-from tidegate.spark_jobs.kafka.topics import Topic, Topics
+from tidegate.spark_jobs.kafka.topics import TopicDescription, Topics
 from tidegate.spark_jobs.sinks.iceberg.table import IcebergTable, table_name
 from tidegate.spark_jobs.sinks.sink import JudgedBatch, MicroBatch, StreamStart
 from tidegate.spark_jobs.sinks.staged import StagedSink, TableParts
@@ -123,7 +123,7 @@ class Stream:
         batch = MicroBatch(rows, dict.fromkeys(ends, 0), ends, self._plan, {}, watch)
         return batch, self._sink.judge(batch)
 
-    def _describe(self, topic: str) -> Topic:
+    def _describe(self, topic: str) -> TopicDescription:
         found = self._topics.describe(topic)
         assert found is not None
         return found

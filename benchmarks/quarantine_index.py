@@ -25,7 +25,7 @@ from tidegate.gateway.storage.database import Database
 from tidegate.gateway.storage.quarantine_index import IndexedPartition
 from tidegate.gateway.streams.problems import ProblemQuery, ProblemService
 from tidegate.gateway.streams.quarantine import Origin
-from tidegate.gateway.streams.quarantine_index.columns import Positions
+from tidegate.gateway.streams.quarantine_index.columns import IndexColumns
 from tidegate.gateway.streams.quarantine_index.facets import ProblemKey, all_records, version_facet
 from tidegate.gateway.streams.quarantine_index.filters import QuarantineFilter
 from tidegate.gateway.streams.quarantine_index.merge import RefusalBatch, add_columns
@@ -33,8 +33,8 @@ from tidegate.gateway.streams.quarantine_index.partitions import IndexedPartitio
 from tidegate.gateway.streams.quarantine_index.reading import Dimension, QuarantineIndex
 from tidegate.gateway.streams.quarantine_index.refusals import (
     ContractHints,
+    RawRefusal,
     RefusalReader,
-    RefusedRecord,
 )
 
 STREAM = "adm"
@@ -89,7 +89,7 @@ def fill(database: Database, records: int) -> None:
         sources = np.cumsum(chance.integers(1, 40, of_partition)).astype(np.int64)
         for start in range(0, of_partition, 1 << 16):
             rows = slice(start, start + (1 << 16))
-            part = Positions(
+            part = IndexColumns(
                 offsets[rows],
                 minutes[rows],
                 np.full_like(offsets[rows], partition),
@@ -173,7 +173,7 @@ def ingest(database: Database, records: int) -> list[Figure]:
     ]
     value = orjson.dumps({"age": 999, "lines": [{"n": 1.5}], **{f"field_{n}": "text" * 3 for n in range(40)}})
     made = [
-        RefusedRecord(
+        RawRefusal(
             0,
             n,
             1_780_000_000_000 + n * 10,

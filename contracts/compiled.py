@@ -17,7 +17,7 @@ from tidegate.contracts.formats.json_schema import JsonSchemaFormat
 from tidegate.contracts.privacy.masks import Masks, masks_of, privacy_problems
 from tidegate.contracts.privacy.tokens import MaskKey
 from tidegate.contracts.rules.compile import compile_rules
-from tidegate.contracts.rules.compiled import RuleSet
+from tidegate.contracts.rules.compiled import CompiledRules
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class ContractParts:
     """Schema, rules, columns and masks of a contract: all parts in which an author can make mistakes."""
 
     payload_format: JsonSchemaFormat | AvroFormat
-    rules: RuleSet
+    rules: CompiledRules
     columns: tuple[TypedColumn, ...]
     masks: Masks
 

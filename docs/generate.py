@@ -29,8 +29,7 @@ from tidegate.contracts.document.rule_model import Condition, Rule
 from tidegate.contracts.stream.kafka_connection import KafkaSettings
 from tidegate.gateway import exits
 from tidegate.gateway.access.principal import ANONYMOUS
-from tidegate.gateway.access.rules import RULES, Reach
-from tidegate.gateway.access.rules import Rule as AccessRule
+from tidegate.gateway.access.rules import RULES, AccessRule, Reach
 from tidegate.gateway.access.settings import AccessSettings
 from tidegate.gateway.alerts.settings import AlertSettings
 from tidegate.gateway.checks.codes import MEANINGS as CODES

@@ -23,7 +23,7 @@ from tidegate.gateway.registry.associations import Associations
 from tidegate.gateway.registry.consumers import ConsumerService
 from tidegate.gateway.registry.judging import JudgeService, PlanCache, with_writers
 from tidegate.gateway.registry.lifecycle import ContractLifecycle
-from tidegate.gateway.registry.publication import Registry
+from tidegate.gateway.registry.publication import ContractRegistry
 from tidegate.gateway.registry.registration import SchemaRegistration
 from tidegate.gateway.registry.subject_contracts import adopt_contracts
 from tidegate.gateway.registry.subject_deletion import SubjectDeletion
@@ -91,9 +91,9 @@ class Factory:
         """Return the retention of reports: those this much older than the newest of their stream are deleted."""
         return timedelta(days=self.settings.report_retention_days)
 
-    def registry(self) -> Registry:
+    def registry(self) -> ContractRegistry:
         """Build the service that publishes and finds contracts."""
-        return Registry(self.database, now)
+        return ContractRegistry(self.database, now)
 
     def judge_service(self) -> JudgeService:
         """Build the service that judges posted records."""

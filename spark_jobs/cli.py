@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from tidegate.contracts.errors import SettingsError
-from tidegate.contracts.stream.reconciliation import Answer
+from tidegate.contracts.stream.reconciliation import ReconciliationAnswer
 from tidegate.spark_jobs.history.request import HistoryRequest
 from tidegate.spark_jobs.options import (
     BootstrapServers,
@@ -27,9 +27,9 @@ from tidegate.spark_jobs.options import (
     read_settings,
 )
 from tidegate.spark_jobs.progress import shown_progress
-from tidegate.spark_jobs.settings import JobSettings, MaintainSettings, ReconcileSettings, Selection
+from tidegate.spark_jobs.settings import ContractSelection, JobSettings, MaintainSettings, ReconcileSettings
 
-_EXIT_CODES = {Answer.HOLDS: 0, Answer.LOST: 1, Answer.UNPROVEN: 6}
+_EXIT_CODES = {ReconciliationAnswer.HOLDS: 0, ReconciliationAnswer.LOST: 1, ReconciliationAnswer.UNPROVEN: 6}
 """Exit codes of the answers, as in the gateway's table of exit codes."""
 
 Contracts = Annotated[
@@ -203,21 +203,21 @@ def enforce(  # noqa: PLR0913 - one parameter for each option
 
 
 def _history(
-    wanted: tuple[str, ...] | Selection, files: list[str], tables: list[str], nulls: list[str]
+    wanted: tuple[str, ...] | ContractSelection, files: list[str], tables: list[str], nulls: list[str]
 ) -> HistoryRequest | None:
     """Return the history to judge; None for the topic. Raises SettingsError if several streams are named."""
     if not files and not tables:
         if nulls:
             raise SettingsError("--null concerns CSV, and is used with --from-files")
         return None
-    if isinstance(wanted, Selection) or len(wanted) != 1:
+    if isinstance(wanted, ContractSelection) or len(wanted) != 1:
         raise SettingsError("--from-files and --from-table concern one contract: name it")
     return HistoryRequest(tuple(files), tuple(tables), tuple(nulls))
 
 
 def _wanted(
     contracts: list[str], *, every: bool, prefixes: list[str], domains: list[str]
-) -> tuple[str, ...] | Selection:
+) -> tuple[str, ...] | ContractSelection:
     """Return the contracts to enforce, by id or by a selection. Raises SettingsError if none or both are given."""
     if bool(contracts) == (every or bool(prefixes) or bool(domains)):
         raise SettingsError("name the contracts to enforce, or choose them with --all, --prefix or --domain")
@@ -227,7 +227,9 @@ def _wanted(
         )
     if every and (prefixes or domains):
         raise SettingsError("--all leaves no contract out: give it without --prefix and --domain")
-    return tuple(dict.fromkeys(contracts)) if contracts else Selection(tuple(prefixes), tuple(domains))
+    return (
+        tuple(dict.fromkeys(contracts)) if contracts else ContractSelection(tuple(prefixes), tuple(domains))
+    )
 
 
 def reconcile(  # noqa: PLR0913 - one parameter for each option

@@ -6,18 +6,18 @@ import httpx
 import structlog
 
 from tidegate.contracts.errors import Unavailable
-from tidegate.contracts.judge.groups import MOST_GROUPS, Group, group_plans
+from tidegate.contracts.judge.groups import MOST_GROUPS, GroupPlan, group_plans
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 from tidegate.contracts.privacy.masks import require_key
 from tidegate.contracts.privacy.tokens import MaskKey
 from tidegate.contracts.registry_client import requests
-from tidegate.contracts.registry_client.messages import Answer, send
+from tidegate.contracts.registry_client.messages import RegistryAnswer, send
 from tidegate.contracts.registry_client.requests import ListedGroups
 
 log = structlog.get_logger()
 
 
-def compile_answer(answer: Answer, name: str, mask_key: MaskKey | None) -> EnforcementPlan:
+def compile_answer(answer: RegistryAnswer, name: str, mask_key: MaskKey | None) -> EnforcementPlan:
     """Return the compiled contract of an answer. Raises ContractError, or SettingsError for masks without a key."""
     contract = requests.read_contract(answer, name)
     require_key(contract, mask_key)
@@ -59,7 +59,7 @@ class GroupSource:
         wanted = sorted(versions)[: MOST_GROUPS + 1]
         self._plans = {version: known.get(version) or self._fetch(version) for version in wanted}
         groups = [
-            Group(each.group, each.schemas, self._plans.get(each.version or "")) for each in found.groups
+            GroupPlan(each.group, each.schemas, self._plans.get(each.version or "")) for each in found.groups
         ]
         plan = group_plans(groups, found.newest)
         log.info(
@@ -78,7 +78,7 @@ class GroupSource:
         return compile_answer(answer, f"{self._contract_id}@{version}", self._mask_key)
 
 
-def _listed(answer: Answer) -> ListedGroups:
+def _listed(answer: RegistryAnswer) -> ListedGroups:
     if not answer.is_ok:
         raise Unavailable(f"the registry answered {answer.status} to the request for compatibility groups")
     try:

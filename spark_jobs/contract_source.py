@@ -25,7 +25,7 @@ from tidegate.contracts.formats.writers import WriterSchemas
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.privacy.tokens import MaskKey
 from tidegate.contracts.registry_client import requests
-from tidegate.contracts.registry_client.messages import Answer, Request, authorization, send
+from tidegate.contracts.registry_client.messages import RegistryAnswer, Request, authorization, send
 from tidegate.contracts.registry_client.subject_schemas import SubjectSchemas
 from tidegate.spark_jobs.contract_groups import GroupSource, compile_answer
 from tidegate.spark_jobs.settings import ReconcileSettings, RegistrySettings
@@ -165,7 +165,7 @@ class RegistryContract:
                 f"{version} again: tidegate publish FILE"
             )
 
-    def _prepare(self, answer: Answer) -> EnforcementPlan:
+    def _prepare(self, answer: RegistryAnswer) -> EnforcementPlan:
         """Return the plan of an answer, with the compatibility groups and writer schemas that its records need."""
         plan = self._plan_of(answer)
         self._has_groups = answer.groups_by is not None
@@ -204,7 +204,7 @@ class RegistryContract:
             log.info("registry_returned", stream=self._contract_id)
             self._warned_at = None
 
-    def _plan_of(self, answer: Answer) -> EnforcementPlan:
+    def _plan_of(self, answer: RegistryAnswer) -> EnforcementPlan:
         if answer.status == httpx.codes.NOT_MODIFIED and self._plan is not None:
             return self._plan
         plan = compile_answer(answer, self._contract_id, self._mask_key)
@@ -217,7 +217,7 @@ class RegistryContract:
         )
         return plan
 
-    def _fetch_latest(self) -> Answer:
+    def _fetch_latest(self) -> RegistryAnswer:
         etag = self._etag if self._plan else None
         answer = send(self._client, requests.contract_version(self._contract_id, "latest", etag))
         match answer.status:

@@ -16,7 +16,7 @@ from tidegate.contracts.crash import exception_without_values
 from tidegate.spark_jobs.class_archive import writes_archive
 from tidegate.spark_jobs.history.request import HistoryRequest
 from tidegate.spark_jobs.session import build_session, stop_session, warm_up
-from tidegate.spark_jobs.settings import JobSettings, Selection
+from tidegate.spark_jobs.settings import ContractSelection, JobSettings
 from tidegate.spark_jobs.steps import StepObserver, ignore_steps
 from tidegate.spark_jobs.tracing import open_tracer
 
@@ -25,7 +25,7 @@ _WARM_UP_SECONDS = 10.0
 
 def enforce_contracts(
     settings: JobSettings,
-    wanted: Sequence[str] | Selection,
+    wanted: Sequence[str] | ContractSelection,
     ready_file: Path | None = None,
     observer: StepObserver = ignore_steps,
     history: HistoryRequest | None = None,
@@ -57,7 +57,7 @@ def enforce_contracts(
             topics = Topics(settings.kafka)
             try:
                 job = Job(spark, settings, topics, reporter, observer, tracer)
-                if isinstance(wanted, Selection):
+                if isinstance(wanted, ContractSelection):
                     return watch_streams(job, wanted, client, ready_file)
                 return run_streams(job, wanted, client, ready_file, history)
             finally:

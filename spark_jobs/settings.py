@@ -224,7 +224,7 @@ class ReconcileSettings(RegistrySettings):
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class ContractSelection:
     """The contracts that a job enforces: by id prefixes and domains, or without both all that its key may read."""
 
     prefixes: tuple[str, ...] = ()

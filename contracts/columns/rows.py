@@ -20,7 +20,7 @@ If the record is known to break only rules, the index, None, and the bit set of 
 """
 
 
-class Rows(Protocol):
+class JudgedRows(Protocol):
     """Judges the records of a batch, and collects the rows of those that are kept."""
 
     def suspects(self) -> Iterator[Suspect]:

@@ -64,7 +64,7 @@ _TIME_TYPES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ColumnKind:
     """A column type: its Arrow type, and the function that converts values of records to it.
 
     `unit` is the number of nanoseconds that an integer counts in a column of times. `takes_all` means that any value is
@@ -85,7 +85,7 @@ class TypedColumn:
     name: str
     type: str
     path: Path
-    kind: Kind
+    kind: ColumnKind
 
     @property
     def violation(self) -> Violation:
@@ -211,15 +211,15 @@ def mask_refusal(masks: Masks, path: Path, type_name: str) -> tuple[str, str] | 
     return None
 
 
-def masked_kind(masks: Masks, path: Path, kind: Kind) -> Kind:
+def masked_kind(masks: Masks, path: Path, kind: ColumnKind) -> ColumnKind:
     """Return the kind of a column under the contract's masks: `kind` itself if the field is not masked."""
     match masks.over(path):
         case (Mask.HASH, _):
-            return Kind(pa.string(), masks.token, takes_all=True, is_plain=False)
+            return ColumnKind(pa.string(), masks.token, takes_all=True, is_plain=False)
         case (Mask.REDACT, _):
-            return Kind(kind.arrow_type, to.nothing, takes_all=True, is_plain=False)
+            return ColumnKind(kind.arrow_type, to.nothing, takes_all=True, is_plain=False)
         case _ if masks.is_below(path):
-            return Kind(
+            return ColumnKind(
                 kind.arrow_type, lambda value: kind.convert(masks.applied(value, path)), is_plain=False
             )
         case _:
@@ -287,28 +287,28 @@ def derived_type(found: FieldType, *, formats_hold: bool) -> str:
     return "double" if types <= _NUMBER else "json"
 
 
-def kind_of(name: str, found: FieldType) -> Kind | None:
+def kind_of(name: str, found: FieldType) -> ColumnKind | None:
     """Return the column type of this name for values of a field; None for an unknown name."""
     if match := _DECIMAL.fullmatch(name):
         precision, scale = int(match[1]), int(match[2])
         if not 1 <= precision <= _MAX_PRECISION or scale > precision:
             return None
-        return Kind(pa.decimal128(precision, scale), to.decimal_number(precision, scale))
+        return ColumnKind(pa.decimal128(precision, scale), to.decimal_number(precision, scale))
     unit = next((n for suffix, n in _NANOSECONDS.items() for time in found.times if time.endswith(suffix)), 1)
     build = _KINDS.get(name)
     return None if build is None else build(unit)
 
 
-_KINDS: Final[dict[str, Callable[[int], Kind]]] = {
-    "boolean": lambda _: Kind(pa.bool_(), to.of_type(bool)),
-    "int": lambda _: Kind(pa.int32(), to.whole_number(32)),
-    "long": lambda _: Kind(pa.int64(), to.whole_number(64)),
-    "float": lambda _: Kind(pa.float32(), to.floating_point(to.MAX_FLOAT)),
-    "double": lambda _: Kind(pa.float64(), to.floating_point(to.MAX_DOUBLE)),
-    "string": lambda _: Kind(pa.string(), to.of_type(str)),
-    "json": lambda _: Kind(pa.string(), to.json_text),
-    "binary": lambda _: Kind(pa.binary(), to.of_type(bytes)),
-    "date": lambda _: Kind(pa.date32(), to.day),
-    "timestamp": lambda unit: Kind(pa.timestamp("us", "UTC"), to.instant(unit), unit),
-    "timestamp_ntz": lambda unit: Kind(pa.timestamp("us"), to.local_time(unit), unit),
+_KINDS: Final[dict[str, Callable[[int], ColumnKind]]] = {
+    "boolean": lambda _: ColumnKind(pa.bool_(), to.of_type(bool)),
+    "int": lambda _: ColumnKind(pa.int32(), to.whole_number(32)),
+    "long": lambda _: ColumnKind(pa.int64(), to.whole_number(64)),
+    "float": lambda _: ColumnKind(pa.float32(), to.floating_point(to.MAX_FLOAT)),
+    "double": lambda _: ColumnKind(pa.float64(), to.floating_point(to.MAX_DOUBLE)),
+    "string": lambda _: ColumnKind(pa.string(), to.of_type(str)),
+    "json": lambda _: ColumnKind(pa.string(), to.json_text),
+    "binary": lambda _: ColumnKind(pa.binary(), to.of_type(bytes)),
+    "date": lambda _: ColumnKind(pa.date32(), to.day),
+    "timestamp": lambda unit: ColumnKind(pa.timestamp("us", "UTC"), to.instant(unit), unit),
+    "timestamp_ntz": lambda unit: ColumnKind(pa.timestamp("us"), to.local_time(unit), unit),
 }

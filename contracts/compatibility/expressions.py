@@ -24,7 +24,7 @@ from tidegate.contracts.document.rule_model import Cel
 from tidegate.contracts.document.times import NANOSECONDS
 from tidegate.contracts.inclusion.json_schema.prover import Budget, BudgetSpentError
 from tidegate.contracts.rules.cel import ExpressionResult, moment_of, outcome_of, roots_of, span_of, tree_of
-from tidegate.contracts.rules.cel_syntax import Call, Const, Fold, Items, Node, Roots, Select
+from tidegate.contracts.rules.cel_syntax import Const, Fold, FunctionCall, ListLiteral, Node, Roots, Select
 from tidegate.contracts.rules.cel_syntax import Const as Literal
 from tidegate.contracts.rules.places import Path
 
@@ -62,7 +62,7 @@ class Constant:
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class TermValue:
     """A value of a term, passed to the CEL library like a constant; only members of one of `types` can hold it."""
 
     value: Any
@@ -71,13 +71,13 @@ class Value:
 
 
 _OTHERS: Final = (
-    Value(None, frozenset({"null"})),
-    Value(True, frozenset({"boolean"})),
-    Value(False, frozenset({"boolean"})),
-    Value([], frozenset({"array"})),
-    Value({}, frozenset({"object"})),
-    Value(b"", frozenset({"bytes"})),
-    Value(math.nan, frozenset({NAN})),
+    TermValue(None, frozenset({"null"})),
+    TermValue(True, frozenset({"boolean"})),
+    TermValue(False, frozenset({"boolean"})),
+    TermValue([], frozenset({"array"})),
+    TermValue({}, frozenset({"object"})),
+    TermValue(b"", frozenset({"bytes"})),
+    TermValue(math.nan, frozenset({NAN})),
 )
 
 
@@ -90,15 +90,15 @@ def constant_of(node: Node) -> Constant | None:
             return Constant(Sort.NUMBER, Fraction(value), value)
         case Const(str(value)):
             return Constant(Sort.STRING, value, value)
-        case Call("timestamp", (Const(str(value)),)) if (moment := moment_of(value)) is not None:
+        case FunctionCall("timestamp", (Const(str(value)),)) if (moment := moment_of(value)) is not None:
             return Constant(Sort.MOMENT, moment, value, "timestamp({})")
-        case Call("duration", (Const(str(value)),)) if (span := span_of(value)) is not None:
+        case FunctionCall("duration", (Const(str(value)),)) if (span := span_of(value)) is not None:
             return Constant(Sort.SPAN, span, value, "duration({})")
         case _:
             return None
 
 
-def values_between(constants: Iterable[Constant]) -> Iterator[Value]:
+def values_between(constants: Iterable[Constant]) -> Iterator[TermValue]:
     """Yield a value for each constant, for each gap between neighbours and beyond, and one of every other type."""
     keys: dict[Sort, set[Any]] = {sort: set() for sort in Sort}
     for constant in constants:
@@ -108,14 +108,14 @@ def values_between(constants: Iterable[Constant]) -> Iterator[Value]:
     texts = sorted(keys[Sort.STRING])
     # A text followed by "\0" is its direct successor, so one such value represents each gap.
     for text in dict.fromkeys(["", *texts, *(f"{each}\0" for each in texts)]):
-        yield Value(text, frozenset({"string"}))
+        yield TermValue(text, frozenset({"string"}))
     for moment in _steps(keys[Sort.MOMENT]):
-        yield Value(_moment_text(moment), _NO_MEMBER, "dyn(timestamp({}))")
+        yield TermValue(_moment_text(moment), _NO_MEMBER, "dyn(timestamp({}))")
     for span in _steps(keys[Sort.SPAN]):
-        yield Value(_span_text(span), _NO_MEMBER, "dyn(duration({}))")
+        yield TermValue(_span_text(span), _NO_MEMBER, "dyn(duration({}))")
 
 
-def _numbers(keys: list[Fraction]) -> Iterator[Value]:
+def _numbers(keys: list[Fraction]) -> Iterator[TermValue]:
     for key in keys:
         yield from _number(key)
     for low, high in pairwise(keys):
@@ -126,18 +126,18 @@ def _numbers(keys: list[Fraction]) -> Iterator[Value]:
     for edge in (Fraction(math.floor(keys[0]) - 1), Fraction(math.ceil(keys[-1]) + 1)):
         yield from _number(edge)
     for far in (-(2**63), 2**63, -1e300, 1e300):
-        yield Value(far, _WHOLE)
-    yield from (Value(-math.inf, _NUMBER), Value(math.inf, _NUMBER))
+        yield TermValue(far, _WHOLE)
+    yield from (TermValue(-math.inf, _NUMBER), TermValue(math.inf, _NUMBER))
 
 
-def _number(number: Fraction) -> Iterator[Value]:
+def _number(number: Fraction) -> Iterator[TermValue]:
     """Yield a number as each CEL type that can represent it: int, double, uint."""
     if number.denominator != 1:
-        yield Value(float(number), _NUMBER)
+        yield TermValue(float(number), _NUMBER)
         return
-    yield from (Value(int(number), _WHOLE), Value(float(number), _WHOLE))
+    yield from (TermValue(int(number), _WHOLE), TermValue(float(number), _WHOLE))
     if number >= 0:
-        yield Value(int(number), _NO_MEMBER, "dyn(uint({}))")
+        yield TermValue(int(number), _NO_MEMBER, "dyn(uint({}))")
 
 
 def _steps(keys: set[int]) -> list[int]:
@@ -165,14 +165,14 @@ _EXPRESSIONS_KEPT: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class RecordMember:
     """A member of the record whose parents are all objects: its types, and whether it is always present."""
 
     types: frozenset[str]
     is_always_there: bool = False
 
 
-Members = Callable[[Path], Member | None]
+Members = Callable[[Path], RecordMember | None]
 """Returns what is known about the member at a path of the compared records; None if nothing is."""
 
 _TRUE, _FALSE, _UNKNOWN, _ERROR = 1, 2, 4, 8
@@ -196,7 +196,7 @@ class _Question:
     constants: tuple[Constant, ...] = ()
     is_list: bool = False
 
-    def answer(self, value: Value) -> int:
+    def answer(self, value: TermValue) -> int:
         """Return the answer bit for a value of the term, evaluated by the CEL library."""
         if self.condition is None:
             return _TRUE
@@ -367,7 +367,7 @@ def _is_known(node: Node) -> bool:
             return False
         case Select(operand):
             return _is_known(operand)
-        case Call(_, parts) | Items(parts) | Fold(_, parts):
+        case FunctionCall(_, parts) | ListLiteral(parts) | Fold(_, parts):
             return all(_is_known(part) for part in parts)
         case _:
             return True
@@ -385,13 +385,13 @@ class _Reader:
         match node:
             case Literal(bool(value)):
                 return lambda _: _TRUE if value else _FALSE
-            case Call("_&&_", (left, right)):
+            case FunctionCall("_&&_", (left, right)):
                 return _both(self.read(left), self.read(right))
-            case Call("_||_", (left, right)):
+            case FunctionCall("_||_", (left, right)):
                 return _not(_both(_not(self.read(left)), _not(self.read(right))))
-            case Call("!_", (operand,)):
+            case FunctionCall("!_", (operand,)):
                 return _not(self.read(operand))
-            case Call("_?_:_", (condition, one, other)):
+            case FunctionCall("_?_:_", (condition, one, other)):
                 return _chosen(self.read(condition), self.read(one), self.read(other))
         return self._question(node)
 
@@ -399,14 +399,14 @@ class _Reader:
         match node:
             case Select(operand, field, True) if (holder := self._roots.path(operand)) is not None:
                 return self._ask(_Term((*holder, field), None), _IS_THERE)
-            case Call(name, (left, right)) if name in _COMPARISONS:
+            case FunctionCall(name, (left, right)) if name in _COMPARISONS:
                 if (constant := constant_of(right)) is not None:
                     condition = f"x {_COMPARISONS[name]} {constant.text.format('c')}"
                     return self._ask(self._term(left), _Question(condition, (constant,)))
                 if (constant := constant_of(left)) is not None:
                     condition = f"{constant.text.format('c')} {_COMPARISONS[name]} x"
                     return self._ask(self._term(right), _Question(condition, (constant,)))
-            case Call("@in", (item, Items(listed))):
+            case FunctionCall("@in", (item, ListLiteral(listed))):
                 constants = [constant_of(each) for each in listed]
                 plain = tuple(each for each in constants if each is not None and each.text == "{}")
                 if len(plain) == len(listed):

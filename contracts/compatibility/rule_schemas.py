@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any, Final, assert_never
 
-from tidegate.contracts.compatibility.expressions import NAN, Member
+from tidegate.contracts.compatibility.expressions import NAN, RecordMember
 from tidegate.contracts.compatibility.finding import overlap
 from tidegate.contracts.compatibility.predicates import ecma_pattern
 from tidegate.contracts.document.fields import FieldType, SchemaFields, join, tokens
@@ -40,7 +40,7 @@ def covered_by_schema(rule: BaseRule, contract: DataContract, fields: SchemaFiel
     return _is_within(definition, wanted, schema)
 
 
-def member_of(contract: DataContract, fields: SchemaFields, path: Path) -> Member | None:
+def member_of(contract: DataContract, fields: SchemaFields, path: Path) -> RecordMember | None:
     """Return what is proven about a member of every record that fits the schema; None if nothing is."""
     found = [fields.find(join(path[:length])) for length in range(len(path) + 1)]
     types = [each.types for each in found if each is not None]
@@ -49,14 +49,14 @@ def member_of(contract: DataContract, fields: SchemaFields, path: Path) -> Membe
     schema = contract.schema_
     if not isinstance(schema, JsonSchema):
         held = types[-1] | ({NAN} if "number" in types[-1] else set())
-        return Member(held) if all(each == _OBJECT for each in types[:-1]) else None
+        return RecordMember(held) if all(each == _OBJECT for each in types[:-1]) else None
     for is_always_there in (True, False):
         wanted: dict[str, Any] = {"type": sorted(types[-1] - {"bytes"})}
         for token in reversed(path):
             required = {"required": [token]} if is_always_there else {}
             wanted = {"type": "object", "properties": {token: wanted}, **required}
         if _is_within(True if schema.definition is None else schema.definition, wanted, schema):
-            return Member(types[-1], is_always_there)
+            return RecordMember(types[-1], is_always_there)
     return None
 
 

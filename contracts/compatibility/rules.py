@@ -10,12 +10,12 @@ from collections.abc import Hashable, Iterator
 from functools import cache
 from typing import Any, Final
 
-from tidegate.contracts.compatibility.expressions import MAX_STEPS, Member, Members, refuses_as_much
+from tidegate.contracts.compatibility.expressions import MAX_STEPS, Members, RecordMember, refuses_as_much
 from tidegate.contracts.compatibility.finding import Change, Direction, FindingSeverity, overlap, was_and_is
 from tidegate.contracts.compatibility.predicates import Predicate, implied, predicate_of
 from tidegate.contracts.compatibility.rule_schemas import covered_by_schema, member_of
 from tidegate.contracts.compatibility.separation import Search
-from tidegate.contracts.compatibility.witness_search import Judge, Pair
+from tidegate.contracts.compatibility.witness_search import ContractPair, Judge
 from tidegate.contracts.document.fields import tokens
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.document.rule_model import Cel, Rule
@@ -75,7 +75,7 @@ def _new_refusals(
     Backward, the base is the old contract and the candidate the new one; forward, the reverse.
     """
     old, new = (base, candidate) if direction is Direction.BACKWARD else (candidate, base)
-    search = Search(Pair(old, new))
+    search = Search(ContractPair(old, new))
     before = {rule.id: rule for rule in old.contract.rules}
     known: list[Predicate] | None = None
     proofs, budget = MAX_PROOFS, Budget(MAX_STEPS)
@@ -216,7 +216,7 @@ def _members_of(old: Judge, budget: Budget) -> Members:
     """Return a function that describes a member of the records of `old`; it spends budget and caches its results."""
 
     @cache
-    def known(path: Path) -> Member | None:
+    def known(path: Path) -> RecordMember | None:
         budget.spend(_MEMBER_STEPS)
         return member_of(old.contract, old.fields, path)
 

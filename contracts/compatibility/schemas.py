@@ -140,7 +140,7 @@ def compare_schemas(base: Judge, candidate: Judge) -> Iterator[Change]:
         case JsonSchema(), JsonSchema():
             definitions = _definition(base.contract), _definition(candidate.contract)
             asserted = before.formats == "assert", after.formats == "assert"
-            pair = json_schema.Pair(*definitions, formats_asserted=asserted)
+            pair = json_schema.SchemaPair(*definitions, formats_asserted=asserted)
             fields = JsonFields(definitions[0])
             for change, difference in _one_way(base, definitions[0], pair.forth, Direction.BACKWARD):
                 if (

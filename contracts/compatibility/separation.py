@@ -16,7 +16,7 @@ from math import isfinite
 from typing import Any, Final, assert_never
 
 from tidegate.contracts.compatibility.predicates import first_text
-from tidegate.contracts.compatibility.witness_search import Judge, Pair, Refusal
+from tidegate.contracts.compatibility.witness_search import ContractPair, Judge, WitnessRefusal
 from tidegate.contracts.document.fields import FieldType, tokens
 from tidegate.contracts.document.model import JsonSchema
 from tidegate.contracts.document.rule_model import AMOUNT_BOUNDS, BaseRule, Rule
@@ -235,7 +235,7 @@ class Search:
     A seed is a small record that `old` writes.
     """
 
-    def __init__(self, pair: Pair) -> None:
+    def __init__(self, pair: ContractPair) -> None:
         self._pair = pair
         self._seeds: dict[tuple[Path, ...], list[Any]] = {}
         self._cost = 10 + len(pair.old.contract.rules) + len(pair.new.contract.rules)
@@ -243,7 +243,7 @@ class Search:
         self._budget = Budget(MAX_PREPARATION)
         self._fields = {rule.id: kind_of(rule).fields(rule) for rule in pair.old.contract.rules}
 
-    def refusal(self, rule: Rule, others: Iterable[Rule]) -> Refusal | None:
+    def refusal(self, rule: Rule, others: Iterable[Rule]) -> WitnessRefusal | None:
         """Return a record that `old` writes and that breaks a rule of `new`, if possible one that fits its schema.
 
         `others` are rules of `old` whose constants may matter: the predecessors of the rule. None if no record was
@@ -254,7 +254,7 @@ class Search:
         except BudgetSpentError:
             return None
 
-    def _refusal(self, rule: Rule, others: Iterable[Rule]) -> Refusal | None:
+    def _refusal(self, rule: Rule, others: Iterable[Rule]) -> WitnessRefusal | None:
         near = [rule, *others]
         names = _fields(near)[:MAX_FIELDS]
         if self._left < -MAX_OVERDRAFT:
@@ -270,13 +270,13 @@ class Search:
 
     def _found(
         self, rule: Rule, names: list[str], rules: list[Rule], shared: list[Rule] | None = None
-    ) -> Refusal | None:
+    ) -> WitnessRefusal | None:
         """Return a refusal found by varying some fields, or None.
 
         `shared` are rules whose constants are tried in all of these fields.
         """
         choices = {tokens(name): self._values(name, rules, shared or ()) for name in names}
-        second: Refusal | None = None
+        second: WitnessRefusal | None = None
         for seed in self._sound_seeds(
             tuple(path if path[-1] == EACH else path[:-1] for path in choices if len(path) > 1)
         ):

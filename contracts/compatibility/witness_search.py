@@ -19,7 +19,7 @@ from tidegate.contracts.document.fields import SchemaFields, join, tokens, value
 from tidegate.contracts.document.model import AvroSchema, Column, DataContract, JsonSchema
 from tidegate.contracts.errors import ContractError
 from tidegate.contracts.formats.avro import AvroFormat
-from tidegate.contracts.formats.avro_types import AvroType, TooDeepError, parse
+from tidegate.contracts.formats.avro_types import AvroTooDeepError, AvroType, parse
 from tidegate.contracts.formats.json_fields import JsonFields
 from tidegate.contracts.formats.json_records import decode_exactly
 from tidegate.contracts.formats.json_schema import JsonSchemaFormat
@@ -273,7 +273,7 @@ class Judge:
         try:
             is_avro = isinstance(self.contract.schema_, AvroSchema)
             return parse(self.contract.schema_.definition) if is_avro else None
-        except TooDeepError:
+        except AvroTooDeepError:
             return None
 
     def listed(self, path: Path) -> tuple[Any, ...]:
@@ -285,7 +285,7 @@ class Judge:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class WitnessRefusal:
     """The verdict of `new` on a record that `old` writes and that breaks `new`."""
 
     record: Any
@@ -298,7 +298,7 @@ class Refusal:
     """Whether `new` does not write the record."""
 
 
-class Pair:
+class ContractPair:
     """Two contracts, and the search for records that they judge differently."""
 
     def __init__(self, old: Judge, new: Judge) -> None:
@@ -316,7 +316,7 @@ class Pair:
         if root is not None and (sizes := Sizes(root)).exists(root):
             yield plain_of(Filling(sizes).fill(root, self.new.avro))
 
-    def judge(self, records: Iterable[Any]) -> Iterator[Refusal]:
+    def judge(self, records: Iterable[Any]) -> Iterator[WitnessRefusal]:
         """Yield the verdict of `new` on each record that `old` writes and that breaks something of `new`."""
         iterator = iter(records)
         while batch := list(islice(iterator, _BATCH)):
@@ -338,7 +338,7 @@ class Pair:
             return frozenset()
         return frozenset(violation.code for violation in verdict.violations)
 
-    def _judge(self, batch: Sequence[Any]) -> Iterator[Refusal]:
+    def _judge(self, batch: Sequence[Any]) -> Iterator[WitnessRefusal]:
         old, new = self.old.plan_for(len(batch)), self.new.plan_for(len(batch))
         if old is None or new is None:
             return
@@ -355,7 +355,7 @@ class Pair:
             slots = new.failed_slots(verdict["failed"])
             if new_value is None or not slots:
                 continue
-            yield Refusal(
+            yield WitnessRefusal(
                 record,
                 self._counterexample(record, value),
                 frozenset(slot.code for slot in slots if slot.stage is Stage.RULE),
@@ -394,7 +394,7 @@ class Pair:
             return None
         try:
             return schema_of(self.old.avro), schema_of(self.new.avro)
-        except TooDeepError:
+        except AvroTooDeepError:
             return None
 
     def _counterexample(self, record: Any, value: bytes) -> Counterexample:

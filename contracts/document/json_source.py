@@ -9,12 +9,12 @@ from typing import NoReturn
 
 from tidegate.contracts.document.source import (
     MAX_DEPTH,
-    Entries,
-    Items,
     Leaf,
     Node,
     Place,
-    Source,
+    SourceDocument,
+    SourceEntries,
+    SourceItems,
     exact_number,
     resolve,
     syntax_error,
@@ -27,7 +27,7 @@ _WORD = re.compile(r"[A-Za-z_]+")
 _CONSTANTS = {"true": True, "false": False, "null": None}
 
 
-def read_json(name: str, text: str) -> Source:
+def read_json(name: str, text: str) -> SourceDocument:
     """Read one JSON text; `name` is in messages. Raises ContractError unless it is JSON.
 
     Duplicate keys do not raise: they are in the `problems` of the source.
@@ -63,11 +63,11 @@ class _Reader:
             case _:
                 return self._constant()
 
-    def _entries(self, depth: int) -> Entries:
+    def _entries(self, depth: int) -> SourceEntries:
         place = self._take("{")
         pairs: list[tuple[Leaf, Node]] = []
         if self._next_is("}"):
-            return Entries(place, pairs)
+            return SourceEntries(place, pairs)
         while True:
             self._skip_space()
             if not self._text.startswith('"', self._at):
@@ -77,18 +77,18 @@ class _Reader:
             self._take(":")
             pairs.append((key, self._node(depth + 1)))
             if self._next_is("}"):
-                return Entries(place, pairs)
+                return SourceEntries(place, pairs)
             self._take(",", or_else="expected `,` or `}`")
 
-    def _items(self, depth: int) -> Items:
+    def _items(self, depth: int) -> SourceItems:
         place = self._take("[")
         nodes: list[Node] = []
         if self._next_is("]"):
-            return Items(place, nodes)
+            return SourceItems(place, nodes)
         while True:
             nodes.append(self._node(depth + 1))
             if self._next_is("]"):
-                return Items(place, nodes)
+                return SourceItems(place, nodes)
             self._take(",", or_else="expected `,` or `]`")
 
     def _string(self) -> Leaf:

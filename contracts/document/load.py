@@ -15,7 +15,7 @@ from tidegate.contracts.document.consistency import inconsistencies
 from tidegate.contracts.document.diagnosis import FormMistake, diagnose
 from tidegate.contracts.document.json_source import read_json
 from tidegate.contracts.document.model import SCHEMA_KEY, DataContract
-from tidegate.contracts.document.source import Place, Source, escape, syntax_error
+from tidegate.contracts.document.source import Place, SourceDocument, escape, syntax_error
 from tidegate.contracts.document.yaml_source import read_yaml
 from tidegate.contracts.errors import ContractError, Problem
 
@@ -40,8 +40,8 @@ class LoadedContract:
     """A self-contained contract (its schema is in `definition`), with the documents that locate its parts."""
 
     contract: DataContract
-    document: Source
-    schema: Source | None = None
+    document: SourceDocument
+    schema: SourceDocument | None = None
     warnings: tuple[Problem, ...] = ()
     """Names that may be misspelt, with their positions; set by `lint` and when a contract is published."""
 
@@ -93,8 +93,8 @@ class Draft:
     `contract` to its index in the document.
     """
 
-    document: Source
-    schema: Source | None
+    document: SourceDocument
+    schema: SourceDocument | None
     problems: tuple[Problem, ...]
     contract: DataContract | None
     rules: tuple[int, ...] = ()
@@ -231,13 +231,13 @@ def _without(document: dict[str, Any], findings: list[FormMistake]) -> tuple[dic
     return {**sound, "rules": [rules[index] for index in indexes]}, indexes
 
 
-def _place(finding: FormMistake, document: Source, schema: Source | None) -> Problem:
+def _place(finding: FormMistake, document: SourceDocument, schema: SourceDocument | None) -> Problem:
     if finding.about == "value":
         return _locate(Problem(finding.pointer, finding.message), document, schema)
     return document.problem(finding.pointer, finding.message, at_key=True)
 
 
-def read_source(name: str, content: str | bytes) -> Source:
+def read_source(name: str, content: str | bytes) -> SourceDocument:
     """Read JSON or YAML, by the suffix of `name` or, for any other suffix, by the first character.
 
     Raises ContractError with the position.
@@ -264,7 +264,7 @@ def _decode(name: str, content: str | bytes) -> str:
         raise syntax_error(name, Place(line, column), "not UTF-8; save the file in UTF-8") from None
 
 
-def _read_schema_file(document: Source, read_schema: ReadSchema | None) -> Source | None:
+def _read_schema_file(document: SourceDocument, read_schema: ReadSchema | None) -> SourceDocument | None:
     """Read the file that the document's schema names; None if it names none. Raises ContractError with positions."""
     part = document.value.get("schema")
     if not isinstance(part, dict):
@@ -282,7 +282,7 @@ def _read_schema_file(document: Source, read_schema: ReadSchema | None) -> Sourc
             raise ContractError((document.problem("/schema/definition", message, at_key=True),))
 
 
-def _fetch_schema(document: Source, file: str, read_schema: ReadSchema | None) -> Source:
+def _fetch_schema(document: SourceDocument, file: str, read_schema: ReadSchema | None) -> SourceDocument:
     if read_schema is None:
         message = "no file is read here; put the schema itself under `definition`"
         raise ContractError((document.problem("/schema/file", message),))
@@ -295,7 +295,7 @@ def _fetch_schema(document: Source, file: str, read_schema: ReadSchema | None) -
     raise ContractError((document.problem("/schema/file", message),))
 
 
-def _with_definition(document: dict[str, Any], schema: Source | None) -> dict[str, Any]:
+def _with_definition(document: dict[str, Any], schema: SourceDocument | None) -> dict[str, Any]:
     if schema is None:
         return document
     part = {key: value for key, value in document["schema"].items() if key != "file"}
@@ -303,7 +303,7 @@ def _with_definition(document: dict[str, Any], schema: Source | None) -> dict[st
 
 
 def _with_set_values(
-    value: dict[str, Any], document: Source, read_file: ReadSchema | None
+    value: dict[str, Any], document: SourceDocument, read_file: ReadSchema | None
 ) -> tuple[dict[str, Any], list[Problem]]:
     """Return the document with the values of reference sets that name a file, and the problems of these files."""
     sets = value.get("reference_sets")
@@ -359,7 +359,7 @@ def _schema_reader(folder: Path) -> ReadSchema:
     return read
 
 
-def _locate(problem: Problem, document: Source, schema: Source | None) -> Problem:
+def _locate(problem: Problem, document: SourceDocument, schema: SourceDocument | None) -> Problem:
     pointer = problem.pointer
     if schema is not None and (pointer == _DEFINITION or pointer.startswith(f"{_DEFINITION}/")):
         placed = schema.problem(pointer.removeprefix(_DEFINITION), problem.message)

@@ -38,7 +38,7 @@ class Leaf:
 
 
 @dataclass(frozen=True, slots=True)
-class Items:
+class SourceItems:
     """A sequence."""
 
     place: Place
@@ -46,18 +46,18 @@ class Items:
 
 
 @dataclass(frozen=True, slots=True)
-class Entries:
+class SourceEntries:
     """A mapping, including duplicate keys."""
 
     place: Place
     pairs: list[tuple[Leaf, Node]]
 
 
-Node = Leaf | Items | Entries
+Node = Leaf | SourceItems | SourceEntries
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceDocument:
     """One document: its plain value, and the place of each JSON Pointer (RFC 6901) into it.
 
     `values` maps pointers to where the value starts, `keys` to where its key starts. `blocks` are the pointers of
@@ -116,11 +116,11 @@ def exact_number(text: str) -> int | float | None:
         return None
 
 
-def resolve(name: str, root: Node) -> Source:
+def resolve(name: str, root: Node) -> SourceDocument:
     """Convert a tree of nodes to a source. Raises ContractError if aliases make it too large."""
     resolver = _Resolver(name)
     value = resolver.value_of(root, "")
-    return Source(
+    return SourceDocument(
         name, value, resolver.values, resolver.keys, frozenset(resolver.blocks), tuple(resolver.problems)
     )
 
@@ -140,14 +140,14 @@ class _Resolver:
         match node:
             case Leaf():
                 return self._scalar(node, pointer)
-            case Items():
+            case SourceItems():
                 self.blocks.add(pointer)
                 return [self.value_of(item, f"{pointer}/{index}") for index, item in enumerate(node.nodes)]
-            case Entries():
+            case SourceEntries():
                 self.blocks.add(pointer)
                 return self._mapping(node, pointer)
 
-    def _mapping(self, node: Entries, pointer: str) -> dict[str, Any]:
+    def _mapping(self, node: SourceEntries, pointer: str) -> dict[str, Any]:
         mapping: dict[str, Any] = {}
         for key, value in node.pairs:
             name = self._unicode(key.written, pointer, key.place)

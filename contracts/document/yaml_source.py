@@ -25,12 +25,12 @@ from ruamel.yaml.reader import ReaderError
 
 from tidegate.contracts.document.source import (
     MAX_DEPTH,
-    Entries,
-    Items,
     Leaf,
     Node,
     Place,
-    Source,
+    SourceDocument,
+    SourceEntries,
+    SourceItems,
     exact_number,
     resolve,
     syntax_error,
@@ -47,7 +47,7 @@ _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 _STRING_TAGS = {None, "tag:yaml.org,2002:str", "!"}
 
 
-def read_yaml(name: str, text: str) -> Source:
+def read_yaml(name: str, text: str) -> SourceDocument:
     """Read one YAML document; `name` is in messages. Raises ContractError unless it is YAML.
 
     Duplicate keys do not raise: they are in the `problems` of the source.
@@ -113,9 +113,9 @@ class _Reader:
             case ScalarEvent():
                 return self._scalar(event, is_text=tag is not None or event.style is not None)
             case SequenceStartEvent():
-                return Items(_place(event), list(self._children(depth)))
+                return SourceItems(_place(event), list(self._children(depth)))
             case _:
-                return Entries(_place(event), list(self._pairs(depth)))
+                return SourceEntries(_place(event), list(self._pairs(depth)))
 
     def _children(self, depth: int) -> Iterator[Node]:
         for event in self._events:

@@ -173,7 +173,7 @@ def outermost(left_out: Iterable[LeftOut]) -> tuple[LeftOut, ...]:
     )
 
 
-class Places:
+class SourcePlaces:
     """The mapping from parts of a converted document to their sources, both as JSON Pointers."""
 
     def __init__(self) -> None:

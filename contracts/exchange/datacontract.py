@@ -14,7 +14,7 @@ from tidegate.contracts.document.fields import tokens, value_at
 from tidegate.contracts.document.json_source import read_json
 from tidegate.contracts.errors import ContractError
 from tidegate.contracts.exchange.converted import (
-    Places,
+    SourcePlaces,
     is_known_type,
     logical_type,
     mapping,
@@ -77,7 +77,7 @@ _OF_TYPE: Final[dict[str, set[type]]] = {
 """The Python types of the values of a logical type."""
 
 
-def convert_datacontract(document: dict[str, Any]) -> tuple[dict[str, Any], Places, list[LeftOut]]:
+def convert_datacontract(document: dict[str, Any]) -> tuple[dict[str, Any], SourcePlaces, list[LeftOut]]:
     """Return the document as one of the standard, the sources of its parts, and the parts left out.
 
     Raises ContractError for a document that does not have the form of the specification.
@@ -116,7 +116,7 @@ def convert_datacontract(document: dict[str, Any]) -> tuple[dict[str, Any], Plac
 class _Converter:
     def __init__(self, document: dict[str, Any]) -> None:
         self._document = document
-        self.places = Places()
+        self.places = SourcePlaces()
         self.left_out: list[LeftOut] = []
         self._definitions: set[str] = set()
         """Pointers of the definitions that fields refer to."""

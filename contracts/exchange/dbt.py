@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from tidegate.contracts.errors import ContractError
 from tidegate.contracts.exchange.converted import (
-    Places,
+    SourcePlaces,
     is_known_type,
     logical_type,
     mapping,
@@ -34,7 +34,7 @@ _OF_EVERY_TEST: Final = frozenset({"config", "arguments", "test_name", "type"})
 _SEVERITIES: Final = frozenset({"warn", "error"})
 
 
-def convert_dbt(document: dict[str, Any]) -> tuple[dict[str, Any], Places, list[LeftOut]]:
+def convert_dbt(document: dict[str, Any]) -> tuple[dict[str, Any], SourcePlaces, list[LeftOut]]:
     """Return the document as one of the standard, the sources of its parts, and the parts left out.
 
     Raises ContractError for a document that does not have the form of dbt's models, or for duplicate columns.
@@ -119,7 +119,7 @@ class _Converter:
     """Converts models one by one, and collects the sources of their parts, and the parts left out."""
 
     def __init__(self) -> None:
-        self.places = Places()
+        self.places = SourcePlaces()
         self.left_out: list[LeftOut] = []
         self._untyped: list[LeftOut] = []
         """Tests of the current column that give it no type; left out unless another test does."""

@@ -16,7 +16,13 @@ from typing import Any, Final
 from tidegate.contracts.columns.typed import column_name
 from tidegate.contracts.document.model import Expectation
 from tidegate.contracts.errors import ContractError
-from tidegate.contracts.exchange.converted import Places, logical_type, type_of_rule, unjudged_size, unread
+from tidegate.contracts.exchange.converted import (
+    SourcePlaces,
+    logical_type,
+    type_of_rule,
+    unjudged_size,
+    unread,
+)
 from tidegate.contracts.exchange.imported import LeftOut, identifier, pointer
 from tidegate.contracts.exchange.odcs_quality import ENGINE
 from tidegate.contracts.expectations.library import read_suite
@@ -36,7 +42,7 @@ _OF_THE_SCHEMA: Final = frozenset(
 _NEEDED: Final = frozenset({"column"})
 
 
-def convert_suite(document: dict[str, Any]) -> tuple[dict[str, Any], Places, list[LeftOut]]:
+def convert_suite(document: dict[str, Any]) -> tuple[dict[str, Any], SourcePlaces, list[LeftOut]]:
     """Return the document as one of the standard, the sources of its parts, and the parts left out.
 
     Raises ContractError for entries that are not expectations, or that lack a required argument.
@@ -62,7 +68,7 @@ def convert_suite(document: dict[str, Any]) -> tuple[dict[str, Any], Places, lis
 
 class _Converter:
     def __init__(self) -> None:
-        self.places = Places()
+        self.places = SourcePlaces()
         self.left_out: list[LeftOut] = []
         self.properties: dict[str, dict[str, Any]] = {}
         self.of_table: list[dict[str, Any]] = []

@@ -16,7 +16,7 @@ from tidegate.contracts.compiled import check_compiles
 from tidegate.contracts.document.fields import objects_of
 from tidegate.contracts.document.load import LoadedContract, parse_contract
 from tidegate.contracts.document.model import SCHEMA_KEY
-from tidegate.contracts.document.source import Source
+from tidegate.contracts.document.source import SourceDocument
 from tidegate.contracts.errors import ContractError, Problem
 from tidegate.contracts.exchange.converted import above, outermost
 from tidegate.contracts.exchange.datacontract import convert_datacontract
@@ -89,7 +89,7 @@ _SIGNS: Final[dict[str, Callable[[dict[str, Any]], bool]]] = {
 """Tests that recognise each format, in the order in which they are tried."""
 
 
-def read_foreign(source: Source, chosen: str | None = None) -> Imported:
+def read_foreign(source: SourceDocument, chosen: str | None = None) -> Imported:
     """Return the contract that a document describes; `chosen` names one of several objects or models.
 
     Raises ContractError with positions for an unknown format or a document with mistakes.
@@ -150,7 +150,7 @@ def _unfit(error: ContractError) -> dict[tuple[str, int], str]:
     return found
 
 
-def located(error: ContractError, source: Source) -> ContractError:
+def located(error: ContractError, source: SourceDocument) -> ContractError:
     """Return the error of `fitting` with places in the document, or in the contract that was made of it."""
     is_schema = recognised(source.value) in {AVRO, JSON_SCHEMA}
     problems = []

@@ -17,19 +17,19 @@ from typing import Any, Final
 from tidegate.contracts.expectations.bounds import EVERYTHING, Interval
 from tidegate.contracts.expectations.metrics import (
     Extremes,
-    Filled,
+    FilledCount,
     Lengths,
-    Listed,
-    Matching,
+    ListedCount,
+    MatchingCount,
     Metric,
     Number,
     Occurring,
-    Outside,
-    Pairs,
-    Rows,
+    OutsideCount,
+    PairCount,
+    RowCount,
     Total,
-    Unequal,
-    Unordered,
+    UnequalCount,
+    UnorderedCount,
 )
 
 FEWEST_SUMMED: Final = 10
@@ -84,7 +84,7 @@ def _map(arguments: Arguments, metric: Metric, *, counts_good: bool = False) -> 
     def find(filled: int, count: int) -> CheckedExpectation:
         return _share(filled, filled - count if counts_good else count, arguments.mostly)
 
-    return Check((Filled(arguments.column), metric), find)
+    return Check((FilledCount(arguments.column), metric), find)
 
 
 def _share(considered: int, unexpected: int, mostly: Fraction) -> CheckedExpectation:
@@ -96,7 +96,7 @@ def _nulls(arguments: Arguments, *, expected: bool) -> Check:
     def find(rows: int, filled: int) -> CheckedExpectation:
         return _share(rows, filled if expected else rows - filled, arguments.mostly)
 
-    return Check((Rows(), Filled(arguments.column)), find)
+    return Check((RowCount(), FilledCount(arguments.column)), find)
 
 
 def _extreme(arguments: Arguments, which: int) -> Check:
@@ -108,7 +108,7 @@ def _extreme(arguments: Arguments, which: int) -> Check:
         end = Fraction(ends[which]) if isinstance(ends[which], Decimal) else ends[which]
         return CheckedExpectation(not is_nan and arguments.interval.holds(end), filled)
 
-    return Check((Filled(arguments.column), Extremes(arguments.column)), find)
+    return Check((FilledCount(arguments.column), Extremes(arguments.column)), find)
 
 
 def _sum(arguments: Arguments, *, is_mean: bool) -> Check:
@@ -119,7 +119,7 @@ def _sum(arguments: Arguments, *, is_mean: bool) -> Check:
             total = total / filled if isinstance(total, float) else Fraction(total) / filled
         return _figure(total, filled, arguments.interval)
 
-    return Check((Filled(arguments.column), Total(arguments.column)), find)
+    return Check((FilledCount(arguments.column), Total(arguments.column)), find)
 
 
 def _deviation(arguments: Arguments) -> Check:
@@ -135,7 +135,7 @@ def _deviation(arguments: Arguments) -> Check:
         return CheckedExpectation(found.is_met, filled, observed=root)
 
     return Check(
-        (Filled(arguments.column), Total(arguments.column), Total(arguments.column, squared=True)), find
+        (FilledCount(arguments.column), Total(arguments.column), Total(arguments.column, squared=True)), find
     )
 
 
@@ -156,7 +156,7 @@ def _filled_share(arguments: Arguments) -> Check:
         share = Fraction(filled, rows)
         return CheckedExpectation(arguments.interval.holds(share), rows, rows - filled, float(share))
 
-    return Check((Rows(), Filled(arguments.column)), find)
+    return Check((RowCount(), FilledCount(arguments.column)), find)
 
 
 def _distinct(arguments: Arguments, *, inside: bool, all_seen: bool) -> Check:
@@ -167,21 +167,21 @@ def _distinct(arguments: Arguments, *, inside: bool, all_seen: bool) -> Check:
         return CheckedExpectation(is_met, filled, filled - listed if inside else None)
 
     metrics = (
-        Filled(arguments.column),
-        Listed(arguments.column, arguments.values),
+        FilledCount(arguments.column),
+        ListedCount(arguments.column, arguments.values),
         Occurring(arguments.column, arguments.values),
     )
     return Check(metrics, find)
 
 
 def _pair(arguments: Arguments, unexpected: Metric) -> Check:
-    pairs = Pairs(arguments.column, arguments.second, arguments.ignore)
+    pairs = PairCount(arguments.column, arguments.second, arguments.ignore)
     return Check((pairs, unexpected), lambda count, bad: _share(count, bad, arguments.mostly))
 
 
 def fixed(is_met: bool) -> Check:  # noqa: FBT001 - its only argument
     """Return the check for a result that depends only on the contract, such as which columns exist."""
-    return Check((Rows(),), lambda rows: CheckedExpectation(is_met, rows))
+    return Check((RowCount(),), lambda rows: CheckedExpectation(is_met, rows))
 
 
 def check_of(name: str, arguments: Arguments) -> Check:  # noqa: C901, PLR0911, PLR0912 - a table
@@ -190,7 +190,7 @@ def check_of(name: str, arguments: Arguments) -> Check:  # noqa: C901, PLR0911, 
     match name.removeprefix("expect_").removeprefix("column_"):
         case "table_row_count_to_be_between" | "table_row_count_to_equal":
             return Check(
-                (Rows(),),
+                (RowCount(),),
                 lambda rows: CheckedExpectation(arguments.interval.holds(rows), rows, observed=float(rows)),
             )
         case "min_to_be_between":
@@ -216,22 +216,22 @@ def check_of(name: str, arguments: Arguments) -> Check:  # noqa: C901, PLR0911, 
         case "values_to_not_be_null":
             return _nulls(arguments, expected=False)
         case "values_to_be_between":
-            return _map(arguments, Outside(column, arguments.interval))
+            return _map(arguments, OutsideCount(column, arguments.interval))
         case "value_lengths_to_be_between" | "value_lengths_to_equal":
             return _map(arguments, Lengths(column, arguments.interval))
         case "values_to_be_in_set":
-            return _map(arguments, Listed(column, arguments.values), counts_good=True)
+            return _map(arguments, ListedCount(column, arguments.values), counts_good=True)
         case "values_to_not_be_in_set":
-            return _map(arguments, Listed(column, arguments.values))
+            return _map(arguments, ListedCount(column, arguments.values))
         case "values_to_match_regex" | "values_to_match_regex_list":
             return _map(
-                arguments, Matching(column, arguments.patterns, every=arguments.every), counts_good=True
+                arguments, MatchingCount(column, arguments.patterns, every=arguments.every), counts_good=True
             )
         case "values_to_not_match_regex" | "values_to_not_match_regex_list":
-            return _map(arguments, Matching(column, arguments.patterns))
+            return _map(arguments, MatchingCount(column, arguments.patterns))
         case "pair_values_to_be_equal":
-            return _pair(arguments, Unequal(column, arguments.second, arguments.ignore))
+            return _pair(arguments, UnequalCount(column, arguments.second, arguments.ignore))
         case "pair_values_a_to_be_greater_than_b":
-            ordered = Unordered(column, arguments.second, arguments.ignore, or_equal=arguments.or_equal)
+            ordered = UnorderedCount(column, arguments.second, arguments.ignore, or_equal=arguments.or_equal)
             return _pair(arguments, ordered)
     raise KeyError(name)

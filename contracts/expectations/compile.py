@@ -14,8 +14,8 @@ from tidegate.contracts.document.diagnosis import suggest
 from tidegate.contracts.document.model import Expectation
 from tidegate.contracts.errors import Problem
 from tidegate.contracts.expectations.checks import Arguments, Check, CheckedExpectation, check_of, fixed
-from tidegate.contracts.expectations.metrics import Metric, Rows
-from tidegate.contracts.expectations.vocabulary import REFUSED, VOCABULARY, Reader, Shape
+from tidegate.contracts.expectations.metrics import Metric, RowCount
+from tidegate.contracts.expectations.vocabulary import REFUSED, VOCABULARY, ArgumentReader, ArgumentShape
 
 Partials = tuple[Any, ...]
 """The values of `ExpectationPlan.metrics` for some rows, in the same order."""
@@ -45,7 +45,9 @@ class ExpectationPlan:
         self.compiled = tuple(compiled)
         self.columns = columns
         wanted = (metric for each in self.compiled if each.check for metric in each.check.metrics)
-        self.metrics: tuple[Metric, ...] = tuple(dict.fromkeys([Rows(), *wanted])) if self.compiled else ()
+        self.metrics: tuple[Metric, ...] = (
+            tuple(dict.fromkeys([RowCount(), *wanted])) if self.compiled else ()
+        )
         """The metrics to compute, each once; the number of rows first. Empty without expectations."""
         self.needed: tuple[str, ...] = tuple(
             dict.fromkeys(name for metric in self.metrics for name in metric.columns)
@@ -113,7 +115,7 @@ def compile_expectations(
         if shape is None:
             problems.append(Problem(f"{pointer}/type", _unknown(expectation.type)))
             continue
-        reader = Reader(pointer, expectation.type, shape, expectation.kwargs, columns)
+        reader = ArgumentReader(pointer, expectation.type, shape, expectation.kwargs, columns)
         arguments = reader.read()
         problems += reader.problems
         if arguments is not None:
@@ -128,7 +130,7 @@ def _unknown(name: str) -> str:
 
 
 def _compiled(
-    expectation: Expectation, shape: Shape, arguments: Arguments, columns: pa.Schema
+    expectation: Expectation, shape: ArgumentShape, arguments: Arguments, columns: pa.Schema
 ) -> CompiledExpectation:
     check = _check(expectation, shape, arguments, columns)
     about = () if expectation.type.startswith("expect_table") else arguments.names
@@ -138,7 +140,9 @@ def _compiled(
     )
 
 
-def _check(expectation: Expectation, shape: Shape, arguments: Arguments, columns: pa.Schema) -> Check | None:
+def _check(
+    expectation: Expectation, shape: ArgumentShape, arguments: Arguments, columns: pa.Schema
+) -> Check | None:
     names = columns.names
     match expectation.type:
         case "expect_table_column_count_to_be_between" | "expect_table_column_count_to_equal":

@@ -164,7 +164,7 @@ class _Count:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows(_Count):
+class RowCount(_Count):
     """Number of rows."""
 
     @property
@@ -192,7 +192,7 @@ class _OfColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class Filled(_OfColumn, _Count):
+class FilledCount(_OfColumn, _Count):
     """Number of rows with a value in the column."""
 
     def observe(self, rows: pa.RecordBatch) -> int:
@@ -202,7 +202,7 @@ class Filled(_OfColumn, _Count):
 
 
 @dataclass(frozen=True, slots=True)
-class Outside(_OfColumn, _Count):
+class OutsideCount(_OfColumn, _Count):
     """Number of values outside an interval."""
 
     interval: Interval
@@ -213,7 +213,7 @@ class Outside(_OfColumn, _Count):
 
 
 @dataclass(frozen=True, slots=True)
-class Listed(_OfColumn, _Count):
+class ListedCount(_OfColumn, _Count):
     """Number of values that are in the list."""
 
     values: Values
@@ -256,7 +256,7 @@ class Lengths(_OfColumn, _Count):
 
 
 @dataclass(frozen=True, slots=True)
-class Matching(_OfColumn, _Count):
+class MatchingCount(_OfColumn, _Count):
     """Number of texts in which any, or all, of the patterns are found. Source: RE2 syntax."""
 
     patterns: tuple[str, ...]
@@ -328,7 +328,7 @@ class _OfPair:
 
 
 @dataclass(frozen=True, slots=True)
-class Pairs(_OfPair, _Count):
+class PairCount(_OfPair, _Count):
     """Number of rows in which two columns are compared."""
 
     def observe(self, rows: pa.RecordBatch) -> int:
@@ -337,7 +337,7 @@ class Pairs(_OfPair, _Count):
 
 
 @dataclass(frozen=True, slots=True)
-class Unordered(_OfPair, _Count):
+class UnorderedCount(_OfPair, _Count):
     """Number of rows whose first value is not above the second; rows that lack a value are not counted."""
 
     or_equal: bool
@@ -349,7 +349,7 @@ class Unordered(_OfPair, _Count):
 
 
 @dataclass(frozen=True, slots=True)
-class Unequal(_OfPair, _Count):
+class UnequalCount(_OfPair, _Count):
     """Number of rows whose values differ; null differs from any value, and equals null."""
 
     def observe(self, rows: pa.RecordBatch) -> int:

@@ -40,7 +40,7 @@ class Columns(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ArgumentShape:
     """The arguments of one expectation.
 
     The `required` ones come first in `arguments`. An exact expectation is judged from metrics of the batch; any other by
@@ -55,14 +55,14 @@ class Shape:
 
 def _shape(
     required: str, optional: str = "", columns: Columns = Columns.ANY, *, is_exact: bool = True
-) -> Shape:
+) -> ArgumentShape:
     names = required.split()
-    return Shape((*names, *optional.split()), frozenset(names), columns, is_exact)
+    return ArgumentShape((*names, *optional.split()), frozenset(names), columns, is_exact)
 
 
 _BOUNDS: Final = "min_value max_value strict_min strict_max"
 
-VOCABULARY: Final[Mapping[str, Shape]] = {
+VOCABULARY: Final[Mapping[str, ArgumentShape]] = {
     # About the table.
     "expect_table_row_count_to_be_between": _shape("", _BOUNDS),
     "expect_table_row_count_to_equal": _shape("value"),
@@ -175,12 +175,12 @@ _COUNTED: Final = frozenset(
 
 
 @dataclass(slots=True)
-class Reader:
+class ArgumentReader:
     """Reads the arguments of one expectation, and collects their problems with pointers into the contract."""
 
     pointer: str
     type: str
-    shape: Shape
+    shape: ArgumentShape
     kwargs: Mapping[str, Any]
     columns: pa.Schema
     problems: list[Problem] = field(default_factory=list)

@@ -17,7 +17,7 @@ from typing import Any, Final
 from tidegate.contracts.fastpath.cel_lowered import Lowered, NotLoweredError, chosen, joined, leaf, sure
 from tidegate.contracts.fastpath.code_writer import FALSE, TRUE, CodeWriter, all_of, any_of
 from tidegate.contracts.rules.cel import FIRST_MOMENT, LAST_MOMENT, moment_of, span_of
-from tidegate.contracts.rules.cel_syntax import Call, Const, Items, Node, Roots, Select
+from tidegate.contracts.rules.cel_syntax import Const, FunctionCall, ListLiteral, Node, Roots, Select
 from tidegate.contracts.rules.places import Path
 
 MAX_TEXT: Final = 6_000
@@ -77,20 +77,20 @@ class _Lowering:
                 return sure(TRUE if value else FALSE, FALSE if value else TRUE)
             case Select(operand, field, True):
                 return self._has(_required(self._path(operand)), field)
-            case Call("_&&_" | "_||_" as name, (left, right)):
+            case FunctionCall("_&&_" | "_||_" as name, (left, right)):
                 return joined(name, self.boolean(left), self.boolean(right))
-            case Call("!_", (operand,)):
+            case FunctionCall("!_", (operand,)):
                 return self.boolean(operand).inverse()
-            case Call("_?_:_", (condition, one, other)):
+            case FunctionCall("_?_:_", (condition, one, other)):
                 return chosen(self.boolean(condition), self.boolean(one), self.boolean(other))
-            case Call(name, (left, right)) if name in _ORDERS:
+            case FunctionCall(name, (left, right)) if name in _ORDERS:
                 return self._order(_ORDERS[name], left, right)
-            case Call(name, (left, right)) if name in _EQUALITIES:
+            case FunctionCall(name, (left, right)) if name in _EQUALITIES:
                 equal = self._equal(left, right)
                 return equal if _EQUALITIES[name] else equal.inverse()
-            case Call("@in", (item, holder)):
+            case FunctionCall("@in", (item, holder)):
                 return self._in(item, holder)
-            case Call("startsWith" | "endsWith" | "contains" as name, (text, Const(str(part)))):
+            case FunctionCall("startsWith" | "endsWith" | "contains" as name, (text, Const(str(part)))):
                 return self._affix(name, text, part)
         path = _required(self._path(node))
         variable = self._program.variable(path)
@@ -148,7 +148,7 @@ class _Lowering:
         return leaf(holds, any_of(all_of(is_scalar, f"{variable} != {name}"), null), missing)
 
     def _in(self, item: Node, holder: Node) -> Lowered:
-        if isinstance(holder, Items):
+        if isinstance(holder, ListLiteral):
             path = self._path(item)
             values = [part.value for part in holder.items if isinstance(part, Const)]
             if not path or len(values) < len(holder.items) or not values:
@@ -196,22 +196,22 @@ class _Lowering:
                 name = self._constant(value)
                 kind = "text" if isinstance(value, str) else "integer" if isinstance(value, int) else "double"
                 return _Term(kind, name, TRUE, TRUE, FALSE, is_constant=True)
-            case Call("size", (operand,)):
+            case FunctionCall("size", (operand,)):
                 path = _required(self._path(operand))
                 value, guard = f"len({self._program.variable(path)})", self._is_of(path, _SIZED)
                 return _Term("integer", value, guard, guard, self._unknown(path))
-            case Call("timestamp" | "duration" as name, (Const(str(text)),)):
+            case FunctionCall("timestamp" | "duration" as name, (Const(str(text)),)):
                 read = moment_of(text) if name == "timestamp" else span_of(text)
                 if read is None:
                     raise NotLoweredError
                 kind = "moment" if name == "timestamp" else "span"
                 return _Term(kind, self._bind(read), TRUE, TRUE, FALSE, is_constant=True)
-            case Call("timestamp", (operand,)):
+            case FunctionCall("timestamp", (operand,)):
                 path = _required(self._path(operand))
                 reading = f"{self._bind(moment_of)}({self._program.variable(path)})"
                 value, guard = self._kept(reading, "{0} is not None")
                 return _Term("moment", value, guard, guard, self._unknown(path))
-            case Call(name, (left, right)) if name in _ARITHMETIC:
+            case FunctionCall(name, (left, right)) if name in _ARITHMETIC:
                 return self._arithmetic(_ARITHMETIC[name], self._term(left), self._term(right))
         path = _required(self._path(node))
         variable = self._program.variable(path)

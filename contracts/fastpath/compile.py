@@ -11,11 +11,11 @@ from tidegate.contracts.fastpath.path import FastPath
 from tidegate.contracts.fastpath.rules import FastRules
 from tidegate.contracts.formats.avro import AvroFormat
 from tidegate.contracts.formats.json_schema import JsonSchemaFormat
-from tidegate.contracts.rules.compiled import RuleSet
+from tidegate.contracts.rules.compiled import CompiledRules
 
 
 def compile_fastpath(
-    payload_format: JsonSchemaFormat | AvroFormat, rules: RuleSet, columns: Sequence[TypedColumn]
+    payload_format: JsonSchemaFormat | AvroFormat, rules: CompiledRules, columns: Sequence[TypedColumn]
 ) -> FastPath:
     """Return the fast path for these parts of a contract, with the same verdicts as the strict path."""
     fast_rules = FastRules(rules, payload_format.fields)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tidegate.contracts.columns.rows import Rows, Suspect
+from tidegate.contracts.columns.rows import JudgedRows, Suspect
 from tidegate.contracts.columns.typed import TypedColumn
 from tidegate.contracts.fastpath.accept import Acceptance
 from tidegate.contracts.fastpath.json_bounds import with_quick_bounds
@@ -49,7 +49,7 @@ class JsonFastPath(FastPath):
         for block in self.acceptance.blocks(framed.payloads, at):
             yield from block.suspects(at)
 
-    def rows(self, framed: Framed, at: SetClock | None) -> Rows:
+    def rows(self, framed: Framed, at: SetClock | None) -> JudgedRows:
         """Judge records as `suspects` does, and collect the rows of a table."""
         if self.typed_acceptance is None:
             return super().rows(framed, at)

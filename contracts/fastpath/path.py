@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from tidegate.contracts.columns.rows import Rows, Suspect, TableRows
+from tidegate.contracts.columns.rows import JudgedRows, Suspect, TableRows
 from tidegate.contracts.columns.typed import TypedColumn
 from tidegate.contracts.fastpath.columns import fast_column
 from tidegate.contracts.fastpath.rules import FastRules
@@ -43,7 +43,7 @@ class FastPath(ABC):
             if not is_good:
                 yield index, record, None
 
-    def rows(self, framed: Framed, at: SetClock | None) -> Rows:
+    def rows(self, framed: Framed, at: SetClock | None) -> JudgedRows:
         """Judge records as `suspects` does, and collect the rows of a table."""
         return TableRows(self._columns, self._judged(framed, at))
 

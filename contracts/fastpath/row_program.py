@@ -13,9 +13,9 @@ from tidegate.contracts.fastpath.columns import FastColumn, bulk_json
 from tidegate.contracts.fastpath.json_bounds import with_quick_bounds
 from tidegate.contracts.fastpath.patterns import ABSENT, ANYTHING, END, LAST
 from tidegate.contracts.fastpath.references import NotInlinedError, inlined
-from tidegate.contracts.fastpath.rows import Member, NotExpressibleError, Row, RowBuilder
+from tidegate.contracts.fastpath.rows import NotExpressibleError, RowBuilder, RowMember, RowType
 from tidegate.contracts.fastpath.rules import FastRules
-from tidegate.contracts.fastpath.table import Source, TypedAcceptance
+from tidegate.contracts.fastpath.table import ColumnSource, TypedAcceptance
 from tidegate.contracts.formats.json_schema import JsonSchemaFormat
 from tidegate.contracts.rules.places import Path, is_starred
 
@@ -75,7 +75,7 @@ def compile_acceptance(
 class _RowProgram(CodeWriter):
     """The writer of functions over typed rows. They return the text of a row that passes all tests, else None."""
 
-    def __init__(self, row: Row) -> None:
+    def __init__(self, row: RowType) -> None:
         super().__init__()
         self.tests: dict[str, str] = {}
         self._row = row
@@ -98,7 +98,7 @@ class _RowProgram(CodeWriter):
 
     def variable(self, path: Path) -> str:
         """Return the variable for the value at a path; at run time it is None if there is no value."""
-        row: Row | None = self._row
+        row: RowType | None = self._row
         name = "record"
         if not path:
             return name
@@ -166,9 +166,9 @@ class _RowProgram(CodeWriter):
         missing = self.missing(path[:-1]) if len(path) > 1 else FALSE
         return any_of(self._within(path, f"{self.variable(path)} is None"), missing)
 
-    def _member(self, path: Path) -> Member | None:
+    def _member(self, path: Path) -> RowMember | None:
         """Return the member of a row at a path; None below a value that is kept as decoded from JSON."""
-        row: Row | None = self._row
+        row: RowType | None = self._row
         for index, token in enumerate(path, start=1):
             if row is None:
                 return None
@@ -183,7 +183,7 @@ class _RowProgram(CodeWriter):
         parent = self.variable(path[:-1])
         return all_of(TRUE if parent in self._certain else f"{parent} is not None", *tests)
 
-    def read_members(self, row: Row, path: Path = (), *, may_be_absent: bool = False) -> None:
+    def read_members(self, row: RowType, path: Path = (), *, may_be_absent: bool = False) -> None:
         """Write the checks of each member of a row that its type does not cover."""
         for name, member in row.members.items():
             place, value = (*path, name), member.value
@@ -197,23 +197,23 @@ class _RowProgram(CodeWriter):
             elif value.item_text is not None:
                 self._write_items(place, value.item_text, may_be_none=may_be_none)
 
-    def keep(self, column: FastColumn) -> Source:
+    def keep(self, column: FastColumn) -> ColumnSource:
         """Store the values of a column, as strings, lists or other values; return where they are."""
         try:
             variable = self.variable(column.path)
         except NotExpressibleError:  # the schema has the field, but no row does: all values are null
-            return Source()
+            return ColumnSource()
         member = self._member(column.path)
         if column.of_texts is not None and member is not None and member.value.kinds == _TEXT:
             if column.path not in self._strings:
                 self._write(column.path, ANYTHING, may_be_none=True)
-            return Source(string=list(self._strings).index(column.path))
+            return ColumnSource(string=list(self._strings).index(column.path))
         if column.bulk is bulk_json and member is not None and member.value.holds_strings:
             if column.path not in self._lists:
                 self._write_items(column.path, ANYTHING, may_be_none=True)
-            return Source(list=list(self._lists).index(column.path))
+            return ColumnSource(list=list(self._lists).index(column.path))
         self._also.append(variable)
-        return Source(also=len(self._also) - 1)
+        return ColumnSource(also=len(self._also) - 1)
 
     def compile(self, rules: FastRules) -> Reading:
         """Build the functions.
@@ -239,7 +239,7 @@ class _RowProgram(CodeWriter):
             len(self._lists),
         )
 
-    def _attribute(self, path: Path, parent: str, member: Member) -> str:
+    def _attribute(self, path: Path, parent: str, member: RowMember) -> str:
         if path not in self._attributes:
             name = f"a{len(self._attributes)}"
             reading = f"{parent}.{member.attribute}"
@@ -254,7 +254,7 @@ class _RowProgram(CodeWriter):
             self._attributes[path] = name
         return self._attributes[path]
 
-    def _ask(self, path: Path, member: Member, *, may_be_absent: bool) -> None:
+    def _ask(self, path: Path, member: RowMember, *, may_be_absent: bool) -> None:
         """Add a test that calls the validator for a present value, including null."""
         parent = self.variable(path[:-1])
         reading = f"{parent}.{member.attribute}"

@@ -56,7 +56,7 @@ class NotExpressibleError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class RowValue:
     """The typed value of a property in a row; `type` is the type that msgspec decodes.
 
     `text` and `item_text` are regular expressions for the string, or for each string of the array. `fits` is a validator
@@ -69,17 +69,17 @@ class Value:
     text: str | None = None
     item_text: str | None = None
     fits: Callable[[Any], bool] | None = None
-    row: Row | None = None
+    row: RowType | None = None
     kinds: frozenset[type] | None = None
     holds_strings: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class RowMember:
     """An attribute of a row. If missing, it is None, or UNSET where a validator or a rule needs to know."""
 
     attribute: str
-    value: Value
+    value: RowValue
     is_required: bool
     is_told_apart: bool = False
 
@@ -96,10 +96,10 @@ class Member:
 
 
 @dataclass(slots=True)
-class Row:
+class RowType:
     """A struct type for rows, with its attributes by the names of the properties."""
 
-    members: dict[str, Member] = field(default_factory=dict)
+    members: dict[str, RowMember] = field(default_factory=dict)
     type: type[msgspec.Struct] = msgspec.Struct
 
 
@@ -126,7 +126,7 @@ class RowBuilder:
         self._formats_hold = formats_hold
         self._texts = texts
 
-    def row(self, schema: Any, path: Path = ()) -> Row:
+    def row(self, schema: Any, path: Path = ()) -> RowType:
         """Return the row for an object schema without references. Raises NotExpressibleError if there is none."""
         if not isinstance(schema, dict) or schema.get("type") != "object" or not schema.keys() <= _EXPRESSED:
             raise NotExpressibleError
@@ -137,14 +137,14 @@ class RowBuilder:
         names = dict.fromkeys((*properties, *required))
         if is_closed and not names.keys() <= properties.keys():
             raise NotExpressibleError
-        row = Row()
+        row = RowType()
         for index, name in enumerate(names):
             place = (*path, name)
             value = self._value(properties.get(name, True), place)
             if self._texts is not None and place not in self._texts:
                 value = _as_date(value)
             is_told_apart = place in self._told_apart
-            row.members[name] = Member(f"f{index}", value, name in required, is_told_apart)
+            row.members[name] = RowMember(f"f{index}", value, name in required, is_told_apart)
         row.type = msgspec.defstruct(
             "Row",
             [_definition(member) for member in row.members.values()],
@@ -155,22 +155,22 @@ class RowBuilder:
         )
         return row
 
-    def _value(self, schema: Any, path: Path) -> Value:
+    def _value(self, schema: Any, path: Path) -> RowValue:
         if schema is True or schema == {}:
-            return Value(Any, is_nullable=True)
+            return RowValue(Any, is_nullable=True)
         try:
             return self._typed(schema, path)
         except (NotExpressibleError, TypeError, ValueError, OverflowError):
-            return Value(Any, is_nullable=True, fits=self._validator_for(schema))
+            return RowValue(Any, is_nullable=True, fits=self._validator_for(schema))
 
-    def _typed(self, schema: Any, path: Path) -> Value:
+    def _typed(self, schema: Any, path: Path) -> RowValue:
         if not isinstance(schema, dict):
             raise NotExpressibleError
         listed = schema.get("enum", [schema["const"]] if "const" in schema else None)
         if listed is not None:
             return self._listed(schema, listed)
         if schema.keys() <= _ANNOTATIONS:
-            return Value(Any, is_nullable=True)
+            return RowValue(Any, is_nullable=True)
         types = schema.get("type")
         if not schema.keys() <= _EXPRESSED or types is None:
             raise NotExpressibleError
@@ -179,19 +179,21 @@ class RowBuilder:
         if len(others) > 1:
             raise NotExpressibleError
         if not others:
-            return Value(None, is_nullable=True)
+            return RowValue(None, is_nullable=True)
         value = self._of_type(others.pop(), schema, path)
         return replace(value, type=value.type | None, is_nullable=True) if "null" in names else value
 
-    def _of_type(self, name: str, schema: dict[str, Any], path: Path) -> Value:
+    def _of_type(self, name: str, schema: dict[str, Any], path: Path) -> RowValue:
         match name:
             case "boolean":
-                return Value(bool, kinds=frozenset({bool}))
+                return RowValue(bool, kinds=frozenset({bool}))
             case "integer":
-                return Value(Annotated[int, msgspec.Meta(**_integer_bounds(schema))], kinds=frozenset({int}))
+                return RowValue(
+                    Annotated[int, msgspec.Meta(**_integer_bounds(schema))], kinds=frozenset({int})
+                )
             case "number":
                 whole = Annotated[int, msgspec.Meta(**_integer_bounds(schema))]
-                return Value(
+                return RowValue(
                     whole | Annotated[float, msgspec.Meta(**_float_bounds(schema))],
                     kinds=frozenset({int, float}),
                 )
@@ -203,11 +205,11 @@ class RowBuilder:
                 if path in self._whole:
                     raise NotExpressibleError
                 row = self.row({**schema, "type": "object"}, path)
-                return Value(row.type, row=row)
+                return RowValue(row.type, row=row)
             case _:
                 raise NotExpressibleError
 
-    def _string(self, schema: dict[str, Any]) -> Value:
+    def _string(self, schema: dict[str, Any]) -> RowValue:
         lengths = _limits(schema, minLength="min_length", maxLength="max_length")
         texts = [
             expression
@@ -221,26 +223,26 @@ class RowBuilder:
             raise NotExpressibleError
         # `_as_date` only takes a plain `str`: one without limits of length.
         kind = Annotated[str, msgspec.Meta(**lengths)] if lengths else str
-        return Value(kind, text=texts[0] if texts else None, kinds=frozenset({str}))
+        return RowValue(kind, text=texts[0] if texts else None, kinds=frozenset({str}))
 
-    def _array(self, schema: dict[str, Any], path: Path) -> Value:
+    def _array(self, schema: dict[str, Any], path: Path) -> RowValue:
         lengths = _limits(schema, minItems="min_length", maxItems="max_length")
         items = schema.get("items", True)
         if isinstance(items, list):
             raise NotExpressibleError
-        item = Value(Any) if items in (True, {}) else self._typed(items, path)
+        item = RowValue(Any) if items in (True, {}) else self._typed(items, path)
         if item.row is not None or item.item_text is not None or item.fits is not None:
             raise NotExpressibleError
         if item.text is not None and item.is_nullable:
             raise NotExpressibleError
-        return Value(
+        return RowValue(
             Annotated[GenericAlias(list, (item.type,)), msgspec.Meta(**lengths)],
             item_text=item.text,
             kinds=frozenset({list}),
             holds_strings=item.kinds == frozenset({str}) and not item.is_nullable,
         )
 
-    def _listed(self, schema: dict[str, Any], values: list[Any]) -> Value:
+    def _listed(self, schema: dict[str, Any], values: list[Any]) -> RowValue:
         """Return an enumeration as a Literal of the listed values that fit the rest of the schema."""
         fits = self._validator_for(schema)
         allowed = [value for value in values if fits(value)]
@@ -249,10 +251,10 @@ class RowBuilder:
         if kinds not in ({str}, {int}) or any(type(v) is int and abs(v) > _EXACT_INTEGER for v in named):
             raise NotExpressibleError
         is_nullable = len(named) < len(allowed)
-        return Value(Literal[tuple(allowed)], is_nullable=is_nullable, kinds=frozenset(kinds))
+        return RowValue(Literal[tuple(allowed)], is_nullable=is_nullable, kinds=frozenset(kinds))
 
 
-def _as_date(value: Value) -> Value:
+def _as_date(value: RowValue) -> RowValue:
     """Return a string of format date typed as a date, if the schema checks nothing else.
 
     The decoder rejects the year 0, which is then left to the strict path.
@@ -262,7 +264,7 @@ def _as_date(value: Value) -> Value:
     return replace(value, type=date | None if value.is_nullable else date, text=None, kinds=DATE)
 
 
-def _definition(member: Member) -> tuple[str, Any] | tuple[str, Any, Any]:
+def _definition(member: RowMember) -> tuple[str, Any] | tuple[str, Any, Any]:
     if member.is_required:
         return member.attribute, member.value.type
     if member.may_be_unset:

@@ -11,7 +11,7 @@ from tidegate.contracts.fastpath.cel_rules import LoweredRule, lowered
 from tidegate.contracts.fastpath.code_writer import DECODED, CodeWriter
 from tidegate.contracts.fastpath.rule_tests import write_field_tests
 from tidegate.contracts.rules.cel import holds
-from tidegate.contracts.rules.compiled import CompiledRule, RuleSet
+from tidegate.contracts.rules.compiled import CompiledRule, CompiledRules
 from tidegate.contracts.rules.places import is_deep, is_starred
 
 _Breaks = Callable[[Any, bool], bool]
@@ -25,7 +25,7 @@ class FastRules:
     values of fields. All other rules are about whole records or objects at any depth, and are checked one by one.
     """
 
-    def __init__(self, rules: RuleSet, fields: SchemaFields) -> None:
+    def __init__(self, rules: CompiledRules, fields: SchemaFields) -> None:
         self.clock = rules.clock
         self._rules = rules.rules
         self._schema_fields = fields
@@ -134,7 +134,7 @@ class FastRules:
         return not any(rule.breaks(record, True) for rule, _ in self._whole)
 
     def broken(self, record: Any, fits: bool) -> int:  # noqa: FBT001 - called by position for every record
-        """Return the bit set of the rules that a record breaks, as `RuleSet.broken` does."""
+        """Return the bit set of the rules that a record breaks, as `CompiledRules.broken` does."""
         bits: int | None = self._fields_broken(record)
         if bits is None:  # the record is not an object
             bits = sum(bit for rule, bit in self._fields if rule.breaks(record, fits))

@@ -32,7 +32,7 @@ _NEEDS_ESCAPE: Final = np.array(
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ColumnSource:
     """The source of a column: its index among the strings, the lists, or the other kept values (`also`).
 
     At most one is set. Without any, all values are null.
@@ -49,7 +49,7 @@ class TypedAcceptance:
 
     acceptance: Acceptance
     columns: tuple[FastColumn, ...]
-    sources: tuple[Source, ...]
+    sources: tuple[ColumnSource, ...]
 
 
 class AcceptedRows:

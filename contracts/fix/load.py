@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from tidegate.contracts.document.diagnosis import diagnose
 from tidegate.contracts.document.fields import tokens
 from tidegate.contracts.document.load import read_source
-from tidegate.contracts.document.source import Place, Source, syntax_error
+from tidegate.contracts.document.source import Place, SourceDocument, syntax_error
 from tidegate.contracts.errors import ContractError, Problem
 from tidegate.contracts.fix.model import Fix
 from tidegate.contracts.rules.places import ANYWHERE, go_together
@@ -53,7 +53,7 @@ def parse_fix(text: str | bytes, *, name: str) -> Fix:
     return fix
 
 
-def _problems(fix: Fix, source: Source) -> list[Problem]:
+def _problems(fix: Fix, source: SourceDocument) -> list[Problem]:
     found = []
     for index, step in enumerate(fix.steps):
         problems = list(step.contradictions())

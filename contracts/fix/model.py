@@ -26,7 +26,7 @@ Text = Annotated[str, Field(max_length=10_000)]
 NewValue = Text | int | float | bool | None
 
 
-class Step(Part):
+class FixStep(Part):
     """The fields of every step. A step whose condition does not hold changes nothing."""
 
     field: Pointer
@@ -40,14 +40,14 @@ class Step(Part):
             yield from ((f"/when{place}", message) for place, message in self.when.contradictions())
 
 
-class Set(Step):
+class Set(FixStep):
     """The field gets this value, whether it is there or not; the object that holds it must be there."""
 
     action: Literal["set"] = Field(description="One value for the field.")
     value: NewValue = Field(description="The new value.")
 
 
-class Default(Step):
+class Default(FixStep):
     """The field gets this value when it is absent or null."""
 
     action: Literal["default"] = Field(description="A value for a field that has none.")
@@ -63,7 +63,7 @@ class ValueChange(Part):
     to: NewValue = Field(description="The value that it becomes.")
 
 
-class Map(Step):
+class Map(FixStep):
     """A field that has one of the listed values gets another value; all other values stay."""
 
     action: Literal["map"] = Field(description="Listed values become others.")
@@ -82,14 +82,14 @@ class Map(Step):
             seen.add(value)
 
 
-class Cast(Step):
+class Cast(FixStep):
     """The value gets another JSON type, if that loses nothing; otherwise it stays."""
 
     action: Literal["cast"] = Field(description="Another JSON type.")
     to: Literal["integer", "number", "string", "boolean"] = Field(description="The JSON type.")
 
 
-class Rename(Step):
+class Rename(FixStep):
     """The field gets another name in the same object, unless the object has a field of that name."""
 
     action: Literal["rename"] = Field(description="Another name in the same object.")
@@ -101,7 +101,7 @@ class Rename(Step):
         yield from _named(self.field)
 
 
-class Drop(Step):
+class Drop(FixStep):
     """The field is removed."""
 
     action: Literal["drop"] = Field(description="Remove the field.")
@@ -112,13 +112,13 @@ class Drop(Step):
         yield from _named(self.field)
 
 
-class Trim(Step):
+class Trim(FixStep):
     """White space at both ends of a text is removed."""
 
     action: Literal["trim"] = Field(description="Remove white space at both ends.")
 
 
-class Date(Step):
+class Date(FixStep):
     """A text that has this form becomes a date or timestamp (RFC 3339); any other text stays."""
 
     action: Literal["date"] = Field(description="A date in another form.")

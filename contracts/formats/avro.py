@@ -20,6 +20,7 @@ from tidegate.contracts.formats.avro_reader import ResolvedReader
 from tidegate.contracts.formats.avro_types import (
     MAX_NESTING,
     Array,
+    AvroTooDeepError,
     AvroType,
     Enum,
     Fixed,
@@ -27,7 +28,6 @@ from tidegate.contracts.formats.avro_types import (
     Primitive,
     Record,
     RecordField,
-    TooDeepError,
     Union,
     mistakes,
     nodes,
@@ -217,7 +217,7 @@ def _compile(definition: Any) -> AvroType:
     """Parse a schema strictly. Raises ContractError, located in the contract document."""
     try:
         return parse(definition, _DEFINITION, is_strict=True)
-    except TooDeepError:
+    except AvroTooDeepError:
         raise ContractError.at(_DEFINITION, f"a schema is nested at most {MAX_NESTING} levels deep") from None
     except ContractError as error:
         placed = mistakes(definition, _DEFINITION)

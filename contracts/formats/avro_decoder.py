@@ -15,16 +15,16 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from tidegate.contracts.formats.avro_nodes import (
+    ArrayNode,
     Bounded,
-    Choice,
     DecimalNumber,
-    Fields,
     FixedBytes,
-    Items,
-    Members,
+    MapNode,
     Node,
     Plain,
+    RecordNode,
     Symbol,
+    UnionNode,
     UnreadableData,
     Uuid,
     decimal_value,
@@ -97,18 +97,18 @@ class _Compiler:
                 return _decimal(self.reader(node.inner), node)
             case Symbol():
                 return _symbol(node.symbols)
-            case Items():
+            case ArrayNode():
                 return _array(self.reader(node.item), is_free=node.is_free)
-            case Members():
+            case MapNode():
                 return _map(self.reader(node.value))
-            case Choice():
+            case UnionNode():
                 return _union([self.reader(branch) for branch in node.branches])
             case UnreadableData():
                 return _refused(node.reason)
-            case Fields():
+            case RecordNode():
                 return self._record(node)
 
-    def _record(self, node: Fields) -> Reader:
+    def _record(self, node: RecordNode) -> Reader:
         if id(node) not in self._records:
             # The reader is registered before its steps are compiled, because a record may contain itself.
             steps: list[tuple[str | None, Reader]] = []

@@ -28,6 +28,7 @@ from tidegate.contracts.formats.avro_leaves import (
 )
 from tidegate.contracts.formats.avro_types import (
     Array,
+    AvroTooDeepError,
     AvroType,
     Enum,
     Fixed,
@@ -35,7 +36,6 @@ from tidegate.contracts.formats.avro_types import (
     Primitive,
     Record,
     RecordField,
-    TooDeepError,
     Union,
     parse,
     unqualified,
@@ -54,7 +54,7 @@ class AvroEncoder:
     def __init__(self, definition: Any, *, is_avro_json: bool = False) -> None:
         try:
             self._root = parse(definition)
-        except TooDeepError:
+        except AvroTooDeepError:
             raise ContractError.at("", "an Avro schema that is nested too deeply") from None
         self._writer = _Writer(is_avro_json=is_avro_json)
 

@@ -87,7 +87,7 @@ class Symbol:
 
 
 @dataclass(eq=False, slots=True)
-class Items:
+class ArrayNode:
     """An array, with the node of its items. `is_free` says whether items take no bytes."""
 
     item: Node
@@ -95,21 +95,21 @@ class Items:
 
 
 @dataclass(eq=False, slots=True)
-class Members:
+class MapNode:
     """A map, with the node of its values."""
 
     value: Node
 
 
 @dataclass(eq=False, slots=True)
-class Choice:
+class UnionNode:
     """A union of the writer, with the node of each branch."""
 
     branches: tuple[Node, ...]
 
 
 @dataclass(eq=False, slots=True)
-class Fields:
+class RecordNode:
     """A record: `steps` are the writer's fields in order, each with the reader's name, or None if it is not read.
 
     `names` are the reader's fields in order, and `defaults` the values of those that were not written. `is_recursive`
@@ -137,10 +137,10 @@ Node = (
     | FixedBytes
     | DecimalNumber
     | Symbol
-    | Items
-    | Members
-    | Choice
-    | Fields
+    | ArrayNode
+    | MapNode
+    | UnionNode
+    | RecordNode
     | UnreadableData
 )
 
@@ -159,7 +159,7 @@ def _is_free(node: Node, seen: tuple[int, ...]) -> bool:
     match node:
         case Plain(kind="null") | FixedBytes(size=0):
             return True
-        case Fields() if id(node) not in seen:
+        case RecordNode() if id(node) not in seen:
             return all(_is_free(inner, (*seen, id(node))) for _, inner in node.steps)
         case _:
             return False
@@ -169,13 +169,15 @@ class _Resolver:
     """Resolves pairs of types, each pair of records only once, so that a record may contain itself."""
 
     def __init__(self) -> None:
-        self._records: dict[tuple[int, int], Fields] = {}
+        self._records: dict[tuple[int, int], RecordNode] = {}
         self._open: set[int] = set()
 
     def node(self, writer: AvroType, reader: AvroType) -> Node:  # noqa: PLR0911 - one for each type
         if isinstance(writer, Union):
             same = writer is reader
-            return Choice(tuple(self.node(branch, branch if same else reader) for branch in writer.branches))
+            return UnionNode(
+                tuple(self.node(branch, branch if same else reader) for branch in writer.branches)
+            )
         if isinstance(reader, Union):
             chosen = _branch(writer, reader)
             return _no_match(writer, reader) if chosen is None else self.node(writer, chosen)
@@ -186,9 +188,9 @@ class _Resolver:
                 return self._record(writer, reader)
             case Array(), Array():
                 item = self.node(writer.items, reader.items)
-                return Items(item, is_free(item))
+                return ArrayNode(item, is_free(item))
             case Map(), Map():
-                return Members(self.node(writer.values, reader.values))
+                return MapNode(self.node(writer.values, reader.values))
             case Enum(), Enum():
                 return _symbol(writer, reader)
             case _:
@@ -200,7 +202,7 @@ class _Resolver:
             node = self._records[key]
             node.is_recursive |= id(node) in self._open
             return node
-        node = self._records[key] = Fields(writer.name, names=tuple(each.name for each in reader.fields))
+        node = self._records[key] = RecordNode(writer.name, names=tuple(each.name for each in reader.fields))
         self._open.add(id(node))
         named: dict[int, RecordField] = {}
         pairs = (

@@ -12,7 +12,7 @@ from tidegate.contracts.document.fields import join
 from tidegate.contracts.errors import ContractError
 from tidegate.contracts.formats.avro_decoder import MALFORMED, MalformedError, compile_reader, malformed
 from tidegate.contracts.formats.avro_nodes import Node, resolve
-from tidegate.contracts.formats.avro_types import MAX_NESTING, TooDeepError, parse
+from tidegate.contracts.formats.avro_types import MAX_NESTING, AvroTooDeepError, parse
 from tidegate.contracts.verdict import Severity, Stage, Violation
 
 MAX_POINTER_TOKENS: Final = 16
@@ -48,7 +48,7 @@ class EncodedSize:
         """Compile a schema, also one that fastavro has parsed. Raises ContractError."""
         try:
             node = parse(_without_logical_types(schema))
-        except TooDeepError:
+        except AvroTooDeepError:
             raise ContractError.at("", f"a schema is nested at most {MAX_NESTING} levels deep") from None
         self._read = compile_reader(resolve(node, node))
 

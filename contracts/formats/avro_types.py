@@ -175,7 +175,7 @@ AvroType = Primitive | Fixed | Enum | Array | Map | Union | Record
 """A type of the graph, compared by identity."""
 
 
-class TooDeepError(Exception):
+class AvroTooDeepError(Exception):
     """A schema nested deeper than MAX_NESTING."""
 
 
@@ -185,7 +185,7 @@ def parse(definition: Any, pointer: str = "", *, is_strict: bool = False) -> Avr
     Raises ContractError at `pointer` for an invalid schema, and TooDeepError.
     """
     if depth_exceeds(definition):
-        raise TooDeepError
+        raise AvroTooDeepError
     try:
         parsed = fastavro.parse_schema(definition, named_schemas={})
         if is_strict:

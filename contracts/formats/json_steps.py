@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import orjson
 
-from tidegate.contracts.formats.json_work import Item, Member, Names, Part, Subschema
+from tidegate.contracts.formats.json_work import ItemWork, MemberWork, NameWork, Part, Subschema
 
 MAX_STEPS: Final = 20_000_000
 """Maximum steps to decide whether one record fits; about half a second."""
@@ -55,16 +55,16 @@ class Entry:
         """Yield the members or items of a value, with the entries that are applied to them."""
         if isinstance(value, dict):
             for part, times in self.parts.items():
-                if isinstance(part, Member) and part.name is None:
+                if isinstance(part, MemberWork) and part.name is None:
                     but = part.but
                     yield from ((each, times) for name, each in value.items() if name not in but)
-                elif isinstance(part, Member) and part.name in value:
+                elif isinstance(part, MemberWork) and part.name in value:
                     yield value[part.name], times
         elif isinstance(value, list):
             for part, times in self.parts.items():
-                if isinstance(part, Item) and part.index is None:
+                if isinstance(part, ItemWork) and part.index is None:
                     yield from ((each, times) for each in value[part.first :])
-                elif isinstance(part, Item) and part.index is not None and part.index < len(value):
+                elif isinstance(part, ItemWork) and part.index is not None and part.index < len(value):
                     yield value[part.index], times
 
     def most(self, steps: dict[Entry, int]) -> int:
@@ -72,18 +72,18 @@ class Entry:
         most = self.names
         if not self.parts:
             return most
-        for kind in (Member, Item):
+        for kind in (MemberWork, ItemWork):
             everywhere, named, spared = 0, dict[Any, int](), dict[Any, int]()
             for part, times in self.parts.items():
                 if not isinstance(part, kind):
                     continue
                 count = sum(number * steps[entry] for entry, number in times.items())
-                name = part.name if isinstance(part, Member) else part.index
+                name = part.name if isinstance(part, MemberWork) else part.index
                 if name is not None:
                     named[name] = named.get(name, 0) + count
                     continue
                 everywhere += count
-                but = part.but if isinstance(part, Member) else range(part.first)
+                but = part.but if isinstance(part, MemberWork) else range(part.first)
                 for each in but:
                     spared[each] = spared.get(each, 0) + count
             most = max(
@@ -161,7 +161,7 @@ class StepCounter:
                     who = entry.parts.setdefault(part, {})
                     who[found] = who.get(found, 0) + times
         for entry in self._entries.values():
-            names = entry.parts.pop(Names(), {})
+            names = entry.parts.pop(NameWork(), {})
             entry.names = sum(times * each.own for each, times in names.items())
         return self._entries[start]
 

@@ -64,12 +64,12 @@ Key = tuple[int, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class NameWork:
     """The names of an object, to which `propertyNames` applies a subschema."""
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class MemberWork:
     """The members to which a subschema applies: the one called `name`, or (None) all except `but`."""
 
     name: str | None = None
@@ -77,14 +77,14 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class ItemWork:
     """The items to which a subschema applies: the one at `index`, or (None) all from `first` on."""
 
     index: int | None = None
     first: int = 0
 
 
-Part = Names | Member | Item
+Part = NameWork | MemberWork | ItemWork
 
 
 def check_work(schema: Any) -> Subschema | None:
@@ -317,7 +317,7 @@ def _here(node: dict[str, Any]) -> Iterator[Any]:
 def _below(node: dict[str, Any]) -> Iterator[tuple[Part, Any]]:
     """Yield the subschemas that apply to items, members and names, each with the part to which it applies."""
     if "propertyNames" in node:
-        yield Names(), node["propertyNames"]
+        yield NameWork(), node["propertyNames"]
     yield from _members(node)
     yield from _items(node)
 
@@ -326,13 +326,16 @@ def _members(node: dict[str, Any]) -> Iterator[tuple[Part, Any]]:
     named = node.get("properties")
     declared = named if isinstance(named, dict) else {}
     for name, part in declared.items():
-        yield Member(name), part
+        yield MemberWork(name), part
     patterns = node.get("patternProperties")
     for part in patterns.values() if isinstance(patterns, dict) else ():
-        yield Member(), part
+        yield MemberWork(), part
     for keyword in _MEMBERS:
         if keyword in node:
-            yield Member(but=frozenset(declared if keyword == "additionalProperties" else ())), node[keyword]
+            yield (
+                MemberWork(but=frozenset(declared if keyword == "additionalProperties" else ())),
+                node[keyword],
+            )
 
 
 def _items(node: dict[str, Any]) -> Iterator[tuple[Part, Any]]:
@@ -341,10 +344,10 @@ def _items(node: dict[str, Any]) -> Iterator[tuple[Part, Any]]:
         if isinstance(node.get(keyword), list):
             first = len(node[keyword])
             for index, part in enumerate(node[keyword]):
-                yield Item(index), part
+                yield ItemWork(index), part
     for keyword in _ITEMS:
         if keyword in node:
-            yield Item(first=first if keyword in {"items", "additionalItems"} else 0), node[keyword]
+            yield ItemWork(first=first if keyword in {"items", "additionalItems"} else 0), node[keyword]
 
 
 def _pointer_to(wanted: dict[str, Any], root: Any) -> str:

@@ -22,7 +22,7 @@ Mask = npt.NDArray[np.bool_]
 Positions = npt.NDArray[np.int64]
 
 
-class Kind(StrEnum):
+class ValueKind(StrEnum):
     """Kinds of values that a profile distinguishes."""
 
     BOOLEAN = "boolean"
@@ -37,10 +37,10 @@ class Kind(StrEnum):
     ARRAY = "array"
 
 
-class Rows(Protocol):
+class ObjectRows(Protocol):
     """The objects at one path of a batch, one for each record; some records may have none."""
 
-    def fields(self, most: int) -> Iterator[tuple[str, Column]]:
+    def fields(self, most: int) -> Iterator[tuple[str, FieldColumn]]:
         """Yield the columns of at most `most` fields, in the order of their first occurrence."""
 
     @property
@@ -52,14 +52,14 @@ class Rows(Protocol):
 class Elements:
     """The elements of all arrays in a column; `parents` has the row of each element."""
 
-    values: Column
+    values: FieldColumn
     parents: npt.NDArray[np.int64]
     lengths: npt.NDArray[np.int64]
     """Number of elements of each array; rows without an array have none."""
 
 
 @dataclass(slots=True)
-class Column:
+class FieldColumn:
     """The values of one field in a batch of `length` records.
 
     `scalars` maps each kind to an array that is null where the record has no value of that kind. `null` and `absent` are
@@ -69,8 +69,8 @@ class Column:
     """
 
     length: int
-    scalars: dict[Kind, pa.Array] = field(default_factory=dict)
-    objects: Rows | None = None
+    scalars: dict[ValueKind, pa.Array] = field(default_factory=dict)
+    objects: ObjectRows | None = None
     is_object: Mask | None = None
     elements: Elements | None = None
     is_array: Mask | None = None
@@ -86,13 +86,13 @@ class _Absent:
 
 ABSENT: Final = _Absent()
 
-_ARROW_TYPES: Final[Mapping[type, tuple[Kind, pa.DataType]]] = {
-    bool: (Kind.BOOLEAN, pa.bool_()),
-    int: (Kind.INTEGER, pa.int64()),
-    float: (Kind.NUMBER, pa.float64()),
-    str: (Kind.STRING, pa.string()),
-    date: (Kind.DATE, pa.date32()),
-    bytes: (Kind.BYTES, pa.binary()),
+_ARROW_TYPES: Final[Mapping[type, tuple[ValueKind, pa.DataType]]] = {
+    bool: (ValueKind.BOOLEAN, pa.bool_()),
+    int: (ValueKind.INTEGER, pa.int64()),
+    float: (ValueKind.NUMBER, pa.float64()),
+    str: (ValueKind.STRING, pa.string()),
+    date: (ValueKind.DATE, pa.date32()),
+    bytes: (ValueKind.BYTES, pa.binary()),
 }
 
 
@@ -103,7 +103,7 @@ class PythonRows:
         self._rows = rows
         self.names_left_out = 0
 
-    def fields(self, most: int) -> Iterator[tuple[str, Column]]:
+    def fields(self, most: int) -> Iterator[tuple[str, FieldColumn]]:
         """Yield the columns of at most `most` fields."""
         shapes = dict.fromkeys(tuple(row) for row in self._rows if row is not None)
         names = list(dict.fromkeys(name for shape in shapes for name in shape))
@@ -128,16 +128,16 @@ class ArrowRows:
         self._untyped = untyped
         self.names_left_out = 0
 
-    def fields(self, most: int) -> Iterator[tuple[str, Column]]:
+    def fields(self, most: int) -> Iterator[tuple[str, FieldColumn]]:
         """Yield the columns of at most `most` fields."""
         self.names_left_out = max(0, len(self._names) - most)
         for name, array in zip(self._names[:most], self._arrays[:most], strict=True):
             yield name, untyped_column(array) if self._untyped else arrow_column(array)
 
 
-def column_of(values: list[Any]) -> Column:
+def column_of(values: list[Any]) -> FieldColumn:
     """Return the column for values that were decoded from JSON or Avro; ABSENT marks a missing field."""
-    column = Column(len(values))
+    column = FieldColumn(len(values))
     types = set(map(type, values))
     if type(None) in types:
         column.null = np.fromiter((value is None for value in values), bool, len(values))
@@ -152,7 +152,7 @@ def column_of(values: list[Any]) -> Column:
     return column
 
 
-def _add(column: Column, kind: type, values: list[Any]) -> None:
+def _add(column: FieldColumn, kind: type, values: list[Any]) -> None:
     """Add the values of one Python type to a column; `values` has None in place of all others."""
     if kind is dict:
         column.is_object = np.fromiter((value is not None for value in values), bool, len(values))
@@ -167,14 +167,17 @@ def _add(column: Column, kind: type, values: list[Any]) -> None:
     elif kind is datetime:
         local = [value if value is not None and value.tzinfo is None else None for value in values]
         zoned = [value if value is not None and value.tzinfo is not None else None for value in values]
-        for name, some, zone in ((Kind.LOCAL_TIMESTAMP, local, None), (Kind.TIMESTAMP, zoned, "UTC")):
+        for name, some, zone in (
+            (ValueKind.LOCAL_TIMESTAMP, local, None),
+            (ValueKind.TIMESTAMP, zoned, "UTC"),
+        ):
             if any(value is not None for value in some):
                 column.scalars[name] = pa.array(some, pa.timestamp("us", zone))
     elif kind is Decimal:
         numbers = [None if value is None else float(value) for value in values]
-        column.scalars[Kind.NUMBER] = pa.array(numbers, pa.float64())
+        column.scalars[ValueKind.NUMBER] = pa.array(numbers, pa.float64())
     elif kind in (time, UUID):
-        column.scalars[Kind.STRING] = pa.array(
+        column.scalars[ValueKind.STRING] = pa.array(
             [None if value is None else str(value) for value in values], pa.string()
         )
     else:
@@ -194,13 +197,13 @@ def _as_float(value: float) -> float:
         return math.inf if value > 0 else -math.inf
 
 
-def arrow_column(array: pa.Array) -> Column:
+def arrow_column(array: pa.Array) -> FieldColumn:
     """Return the column for an Arrow array; its nulls are nulls of the records."""
     if isinstance(array, pa.ExtensionArray) and not isinstance(array.type, pa.UuidType):
         array = array.storage
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
-    column = Column(len(array))
+    column = FieldColumn(len(array))
     if array.null_count:
         column.null = _mask(pc.is_null(array))
     kind = array.type
@@ -228,22 +231,22 @@ def arrow_column(array: pa.Array) -> Column:
     return column
 
 
-def _scalar(array: pa.Array) -> tuple[Kind, pa.Array]:
+def _scalar(array: pa.Array) -> tuple[ValueKind, pa.Array]:
     """Return the kind of a scalar array, and its values in the type for profiles, converted as by `json_rows`."""
     kind = array.type
     if pa.types.is_timestamp(kind):
-        name = Kind.LOCAL_TIMESTAMP if kind.tz is None else Kind.TIMESTAMP
+        name = ValueKind.LOCAL_TIMESTAMP if kind.tz is None else ValueKind.TIMESTAMP
         return name, array.cast(pa.timestamp("us", kind.tz), safe=False)
     if pa.types.is_duration(kind):
         seconds = array.cast(pa.int64()).cast(pa.float64(), safe=False)
-        return Kind.NUMBER, pc.divide(seconds, float(TICKS[kind.unit]))
+        return ValueKind.NUMBER, pc.divide(seconds, float(TICKS[kind.unit]))
     for is_type, name, read_as in _READ_AS:
         if is_type(kind):
             return name, array.cast(read_as, safe=False)
     if pa.types.is_time(kind) or isinstance(kind, pa.UuidType):
         texts = [None if each is None else str(each) for each in json_column(array)]
-        return Kind.STRING, pa.array(texts, pa.string())
-    return Kind.STRING, valid_text(array.cast(pa.string()))
+        return ValueKind.STRING, pa.array(texts, pa.string())
+    return ValueKind.STRING, valid_text(array.cast(pa.string()))
 
 
 def valid_text(array: pa.Array) -> pa.Array:
@@ -257,17 +260,17 @@ def valid_text(array: pa.Array) -> pa.Array:
     return array
 
 
-_READ_AS: Final[tuple[tuple[Callable[[pa.DataType], bool], Kind, pa.DataType], ...]] = (
-    (pa.types.is_boolean, Kind.BOOLEAN, pa.bool_()),
-    (pa.types.is_uint64, Kind.INTEGER, pa.float64()),
-    (pa.types.is_integer, Kind.INTEGER, pa.int64()),
-    (pa.types.is_floating, Kind.NUMBER, pa.float64()),
-    (pa.types.is_decimal, Kind.NUMBER, pa.float64()),
-    (pa.types.is_date, Kind.DATE, pa.date32()),
-    (pa.types.is_binary, Kind.BYTES, pa.binary()),
-    (pa.types.is_large_binary, Kind.BYTES, pa.binary()),
-    (pa.types.is_fixed_size_binary, Kind.BYTES, pa.binary()),
-    (pa.types.is_binary_view, Kind.BYTES, pa.binary()),
+_READ_AS: Final[tuple[tuple[Callable[[pa.DataType], bool], ValueKind, pa.DataType], ...]] = (
+    (pa.types.is_boolean, ValueKind.BOOLEAN, pa.bool_()),
+    (pa.types.is_uint64, ValueKind.INTEGER, pa.float64()),
+    (pa.types.is_integer, ValueKind.INTEGER, pa.int64()),
+    (pa.types.is_floating, ValueKind.NUMBER, pa.float64()),
+    (pa.types.is_decimal, ValueKind.NUMBER, pa.float64()),
+    (pa.types.is_date, ValueKind.DATE, pa.date32()),
+    (pa.types.is_binary, ValueKind.BYTES, pa.binary()),
+    (pa.types.is_large_binary, ValueKind.BYTES, pa.binary()),
+    (pa.types.is_fixed_size_binary, ValueKind.BYTES, pa.binary()),
+    (pa.types.is_binary_view, ValueKind.BYTES, pa.binary()),
 )
 
 
@@ -276,24 +279,26 @@ _NUMBER: Final = r"^-?(0|[1-9][0-9]{0,17})(\.[0-9]+)?([eE][-+]?[0-9]{1,3})?$"
 """A number in the syntax of JSON. `007` and `+1` are not numbers, but text."""
 
 
-def untyped_column(array: pa.Array) -> Column:
+def untyped_column(array: pa.Array) -> FieldColumn:
     """Return the column for the cells of a file without types; a null is an empty cell."""
-    column = Column(len(array), untyped=True)
+    column = FieldColumn(len(array), untyped=True)
     if array.null_count:
         column.null = _mask(pc.is_null(array))
-    column.scalars[Kind.STRING] = array
+    column.scalars[ValueKind.STRING] = array
     integer = pc.match_substring_regex(array, _INTEGER)
     number = pc.match_substring_regex(array, _NUMBER)
     if pc.any(number).as_py():
         whole = pc.if_else(integer, array, pa.scalar(None, pa.string()))
         broken = pc.if_else(pc.and_not(number, integer), array, pa.scalar(None, pa.string()))
         if whole.null_count < len(array):
-            column.scalars[Kind.INTEGER] = whole.cast(pa.int64())
+            column.scalars[ValueKind.INTEGER] = whole.cast(pa.int64())
         if broken.null_count < len(array):
-            column.scalars[Kind.NUMBER] = broken.cast(pa.float64())
+            column.scalars[ValueKind.NUMBER] = broken.cast(pa.float64())
     truth = pc.is_in(array, value_set=pa.array(["true", "false"]))
     if pc.any(truth).as_py():
-        column.scalars[Kind.BOOLEAN] = pc.if_else(truth, pc.equal(array, "true"), pa.scalar(None, pa.bool_()))
+        column.scalars[ValueKind.BOOLEAN] = pc.if_else(
+            truth, pc.equal(array, "true"), pa.scalar(None, pa.bool_())
+        )
     return column
 
 

@@ -13,7 +13,7 @@ from tidegate.contracts.document.fields import join
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.infer.columns import Positions
 from tidegate.contracts.infer.proposal import LEAST, MOST, Proposal
-from tidegate.contracts.infer.values import Tally
+from tidegate.contracts.infer.values import Occurrences
 from tidegate.contracts.judge.plan import compile_plan
 from tidegate.contracts.verdict import Stage, Violation
 
@@ -34,7 +34,7 @@ class Evaluation:
     records: int = 0
     explained: int = 0
     broken: int = 0
-    unexpected: Tally = field(default_factory=Tally)
+    unexpected: Occurrences = field(default_factory=Occurrences)
     reasons: Counter[str] = field(default_factory=Counter)
     """Counts of the violations of unexpected records, as code and pointer."""
 

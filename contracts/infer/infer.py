@@ -21,7 +21,7 @@ from tidegate.contracts.document.fields import FieldType, SchemaFields, join, re
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.errors import ContractError, mistakes_by_rule
 from tidegate.contracts.formats.avro_reader import EncodedSize
-from tidegate.contracts.infer.columns import Kind, Mask, Positions
+from tidegate.contracts.infer.columns import Mask, Positions, ValueKind
 from tidegate.contracts.infer.day_rules import day_rules
 from tidegate.contracts.infer.evaluate import Evaluation, evaluate
 from tidegate.contracts.infer.length_rules import length_rules, withdraw_doubtful
@@ -236,13 +236,13 @@ class Inference:
     ) -> None:
         if kind is None:
             return
-        if kind.is_only(Kind.INTEGER, Kind.NUMBER):
+        if kind.is_only(ValueKind.INTEGER, ValueKind.NUMBER):
             number_rules(each, rules, is_personal=is_personal)
-        elif kind.is_only(Kind.DATE, Kind.TIMESTAMP, Kind.LOCAL_TIMESTAMP) or (
-            kind.is_only(Kind.STRING) and each.texts.days.count
+        elif kind.is_only(ValueKind.DATE, ValueKind.TIMESTAMP, ValueKind.LOCAL_TIMESTAMP) or (
+            kind.is_only(ValueKind.STRING) and each.texts.days.count
         ):
             day_rules(each, rules, day_format=kind.format, is_personal=is_personal)
-        elif kind.is_only(Kind.STRING):
+        elif kind.is_only(ValueKind.STRING):
             text_rules(each, rules, is_personal=is_personal)
 
     def _key(self, structure: Structure) -> Proposal | None:
@@ -250,7 +250,11 @@ class Inference:
         candidates = []
         for name, each in self.profile.root.fields.items():
             kind = structure.types.get(each.path)
-            is_key = kind is not None and kind.is_only(Kind.INTEGER, Kind.STRING) and len(kind.kinds) == 1
+            is_key = (
+                kind is not None
+                and kind.is_only(ValueKind.INTEGER, ValueKind.STRING)
+                and len(kind.kinds) == 1
+            )
             if (
                 not is_key
                 or each.keys.is_off
@@ -380,7 +384,9 @@ def _special_type(field: FieldProfile) -> str | None:
     if field.has_nanoseconds:
         return "string"
     low, high = field.numbers.counts.edges()
-    is_large = Kind.INTEGER in field.kinds and bool(low) and (high[0][0] >= 2**63 or low[0][0] < -(2**63))
+    is_large = (
+        ValueKind.INTEGER in field.kinds and bool(low) and (high[0][0] >= 2**63 or low[0][0] < -(2**63))
+    )
     return "json" if is_large else None
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from tidegate.contracts.document.fields import join
-from tidegate.contracts.infer.columns import Kind
+from tidegate.contracts.infer.columns import ValueKind
 from tidegate.contracts.infer.profile import FieldProfile
 from tidegate.contracts.infer.proposal import Proposal, RuleList, label, slug, words_of
 from tidegate.contracts.infer.values import NUMBER_SENTINELS, NumberProfile, Seen
@@ -203,7 +203,7 @@ def _bounds(field: FieldProfile, low: float, high: float) -> tuple[dict[str, Any
 def _clock_times(field: FieldProfile, rules: RuleList) -> bool:
     """Propose a range if the field has times of day written as numbers HHMM; return whether it does."""
     counts = field.numbers.counts
-    if not counts.is_complete or Kind.NUMBER in field.kinds or len(counts.values) < 100:
+    if not counts.is_complete or ValueKind.NUMBER in field.kinds or len(counts.values) < 100:
         return False
     is_clock = {value: 0 <= value < 2400 and value % 100 < 60 for value in counts.values}
     others = [counts.values[value] for value, fits in is_clock.items() if not fits]

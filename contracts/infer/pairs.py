@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidegate.contracts.infer.columns import Mask, Positions
-from tidegate.contracts.infer.values import Tally
+from tidegate.contracts.infer.values import Occurrences
 
 Path = tuple[str, ...]
 """The position of a field in a record: names, and `*` for the elements of an array."""
@@ -30,14 +30,14 @@ _MOST_SAMPLES: Final = 8
 
 
 @dataclass(slots=True)
-class Order:
+class PairOrder:
     """How often `left <= right` is violated, and how often with values of different records (`by_chance`)."""
 
     left: Path
     right: Path
     kind: str
     both: int = 0
-    violated: Tally = field(default_factory=Tally)
+    violated: Occurrences = field(default_factory=Occurrences)
     by_chance: int = 0
     equal: int = 0
 
@@ -64,20 +64,20 @@ class Ratio:
 
 
 @dataclass(slots=True)
-class Origin:
+class ZeroCoordinates:
     """How often a latitude and a longitude are both 0, of `both` records that have the two."""
 
     both: int = 0
-    zero: Tally = field(default_factory=Tally)
+    zero: Occurrences = field(default_factory=Occurrences)
 
 
-class Pairs:
+class FieldPairs:
     """All pairs of comparable fields of one object that may be related."""
 
     def __init__(self) -> None:
-        self.orders: dict[Pair, Order] = {}
+        self.orders: dict[Pair, PairOrder] = {}
         self.ratios: dict[Pair, Ratio] = {}
-        self.origins: dict[Pair, Origin] = {}
+        self.origins: dict[Pair, ZeroCoordinates] = {}
         self._unordered: set[Pair] = set()
         self._uncorrelated: set[Pair] = set()
 
@@ -87,12 +87,12 @@ class Pairs:
             for pair in combinations(list(columns)[:_MOST_FIELDS], 2):
                 self._add_pair(kind, pair, columns, positions)
 
-    def merge(self, other: Pairs) -> None:
+    def merge(self, other: FieldPairs) -> None:
         """Add the pairs of other records."""
         self._unordered |= other._unordered
         self._uncorrelated |= other._uncorrelated
         for pair, found in other.orders.items():
-            self._merge_order(self.orders.setdefault(pair, Order(*pair, found.kind)), found)
+            self._merge_order(self.orders.setdefault(pair, PairOrder(*pair, found.kind)), found)
         for pair, ratio in other.ratios.items():
             mine = self.ratios.setdefault(pair, Ratio(*pair))
             mine.both += ratio.both
@@ -100,7 +100,7 @@ class Pairs:
             mine.largest = sorted([*mine.largest, *ratio.largest], reverse=True)[:_EXTREMES]
             mine.sample = [*mine.sample, *ratio.sample][:_MOST_SAMPLES]
         for pair, origin in other.origins.items():
-            known = self.origins.setdefault(pair, Origin())
+            known = self.origins.setdefault(pair, ZeroCoordinates())
             known.both += origin.both
             known.zero.merge(origin.zero)
         self.orders = {pair: each for pair, each in self.orders.items() if pair not in self._unordered}
@@ -108,7 +108,7 @@ class Pairs:
             for each in (pair, pair[::-1]):
                 self.ratios.pop(each, None)
 
-    def _merge_order(self, order: Order, other: Order) -> None:
+    def _merge_order(self, order: PairOrder, other: PairOrder) -> None:
         order.both += other.both
         order.violated.merge(other.violated)
         order.by_chance += other.by_chance
@@ -132,16 +132,16 @@ class Pairs:
         if not both.any():
             return
         one, two, where = columns[left][both], columns[right][both], positions[both]
-        self._add_order(Order(left, right, kind), one, two, where)
-        self._add_order(Order(right, left, kind), two, one, where)
+        self._add_order(PairOrder(left, right, kind), one, two, where)
+        self._add_order(PairOrder(right, left, kind), two, one, where)
         if kind == "number":
             self._add_ratio(pair, one, two, where)
         if has_origin:
-            origin = self.origins.setdefault(pair, Origin())
+            origin = self.origins.setdefault(pair, ZeroCoordinates())
             origin.both += len(where)
             origin.zero.add((one == 0) & (two == 0), where)
 
-    def _add_order(self, new: Order, left: Floats, right: Floats, positions: Positions) -> None:
+    def _add_order(self, new: PairOrder, left: Floats, right: Floats, positions: Positions) -> None:
         pair = (new.left, new.right)
         if pair in self._unordered:
             return

@@ -10,13 +10,13 @@ import numpy as np
 
 from tidegate.contracts.infer.columns import Mask, Positions
 from tidegate.contracts.infer.pairs import Pair, Path
-from tidegate.contracts.infer.values import MOST_POSITIONS, Tally, TextBatch
+from tidegate.contracts.infer.values import MOST_POSITIONS, Occurrences, TextBatch
 
 _MOST_FIELDS: Final = 60
 _MOST_LABELS: Final = 24
 _LONGEST_LABEL: Final = 60
 
-Labels = dict[str, Tally]
+Labels = dict[str, Occurrences]
 """The records with each text of a field."""
 
 
@@ -24,10 +24,10 @@ class Presence:
     """The presence of the fields of one object; null counts as missing."""
 
     def __init__(self) -> None:
-        self.all = Tally()
-        self.has: dict[Path, Tally] = {}
-        self.lacks: dict[Path, Tally] = {}
-        self.lone: dict[Pair, Tally] = {}
+        self.all = Occurrences()
+        self.has: dict[Path, Occurrences] = {}
+        self.lacks: dict[Path, Occurrences] = {}
+        self.lone: dict[Pair, Occurrences] = {}
         """For each pair of optional fields, the records that have the first one and lack the second."""
         self.labels: dict[Path, Labels] = {}
         """The texts of each field that has few different ones."""
@@ -61,7 +61,7 @@ class Presence:
         batch = Presence()
         batch.all.add(np.ones(len(positions), bool), positions)
         for path, mask in masks.items():
-            batch.has[path], batch.lacks[path] = Tally(), Tally()
+            batch.has[path], batch.lacks[path] = Occurrences(), Occurrences()
             batch.has[path].add(mask, positions)
             batch.lacks[path].add(~mask, positions)
         batch._leave_out()
@@ -103,7 +103,7 @@ class Presence:
         """Leave out optional fields above the maximum for good, because later counts of them would lack these records."""
         self._left_out.update(self.optional[_MOST_FIELDS:])
 
-    def _lone(self, pair: Pair) -> Tally:
+    def _lone(self, pair: Pair) -> Occurrences:
         """Return the records that have the first field and lack the second; every record may have one of them."""
         left, right = pair
         if not self.present(right):
@@ -116,7 +116,7 @@ class Presence:
         return self.lacking.get(pair, {}) if self.present(other) else self.labels.get(path, {})
 
     def _add_lone(
-        self, masks: Mapping[Path, Mask], positions: Positions, known: Mapping[Pair, Tally]
+        self, masks: Mapping[Path, Mask], positions: Positions, known: Mapping[Pair, Occurrences]
     ) -> None:
         """Count the pairs of a batch. Positions are left out where the first ones are in `known`."""
         optional = self.optional
@@ -129,7 +129,7 @@ class Presence:
             first: list[int] = []
             if known.get(pair, _NONE).takes(positions):
                 first = positions[np.flatnonzero(masks[left] & ~masks[right])[:MOST_POSITIONS]].tolist()
-            self.lone[pair] = Tally(int(counts[one, two]), first)
+            self.lone[pair] = Occurrences(int(counts[one, two]), first)
 
     def _add_labels(
         self,
@@ -145,7 +145,7 @@ class Presence:
             if len(batch.labels):
                 self._various.add(path)
             return
-        self.labels[path] = {name: Tally() for name in names}
+        self.labels[path] = {name: Occurrences() for name in names}
         for code, name in enumerate(names):
             self.labels[path][name].add(batch.codes == code, positions)
         for other in self.optional:
@@ -157,17 +157,17 @@ class Presence:
                 if known.get((path, other), {}).get(names[code], _NONE).takes(positions):
                     rows = np.flatnonzero(lacks & (batch.codes == code))[:MOST_POSITIONS]
                     first = positions[rows].tolist()
-                found[names[code]] = Tally(int(counts[code]), first)
+                found[names[code]] = Occurrences(int(counts[code]), first)
             if found:
                 self.lacking[path, other] = found
 
 
-_NONE: Final = Tally()
+_NONE: Final = Occurrences()
 
 
-def _sum(one: Tally, two: Tally) -> Tally:
+def _sum(one: Occurrences, two: Occurrences) -> Occurrences:
     first = sorted([*one.first, *two.first])[:MOST_POSITIONS] if two.first else one.first
-    return Tally(one.count + two.count, first)
+    return Occurrences(one.count + two.count, first)
 
 
 def _sum_labels(one: Labels, two: Labels) -> Labels:

@@ -11,11 +11,19 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.contracts.infer.columns import ArrowRows, Column, Kind, Mask, Positions, PythonRows, Rows
+from tidegate.contracts.infer.columns import (
+    ArrowRows,
+    FieldColumn,
+    Mask,
+    ObjectRows,
+    Positions,
+    PythonRows,
+    ValueKind,
+)
 from tidegate.contracts.infer.distinct import DistinctSketch
-from tidegate.contracts.infer.pairs import Floats, Pairs, Path
+from tidegate.contracts.infer.pairs import FieldPairs, Floats, Path
 from tidegate.contracts.infer.presence import Presence
-from tidegate.contracts.infer.values import DayProfile, NumberProfile, Tally, TextBatch, TextProfile
+from tidegate.contracts.infer.values import DayProfile, NumberProfile, Occurrences, TextBatch, TextProfile
 
 EACH: Final = "*"
 MOST_NAMES: Final = 1_000
@@ -30,10 +38,10 @@ class FieldProfile:
 
     path: Path
     rows: int = 0
-    null: Tally = field(default_factory=Tally)
-    absent: Tally = field(default_factory=Tally)
-    kinds: dict[Kind, Tally] = field(default_factory=dict)
-    words: Tally = field(default_factory=Tally)
+    null: Occurrences = field(default_factory=Occurrences)
+    absent: Occurrences = field(default_factory=Occurrences)
+    kinds: dict[ValueKind, Occurrences] = field(default_factory=dict)
+    words: Occurrences = field(default_factory=Occurrences)
     """Of a file without types: cells that are neither a number nor a truth value."""
     numbers: NumberProfile = field(default_factory=NumberProfile)
     texts: TextProfile = field(default_factory=TextProfile)
@@ -81,7 +89,7 @@ class _Batch:
 class Relations:
     """The relations between the fields of the objects at one path that have one value for each object."""
 
-    pairs: Pairs = field(default_factory=Pairs)
+    pairs: FieldPairs = field(default_factory=FieldPairs)
     presence: Presence = field(default_factory=Presence)
 
 
@@ -92,7 +100,7 @@ class Profile:
         self.root = ObjectProfile()
         self.relations: dict[Path, Relations] = {}
         """Relations by path of the object: () for the record, ("lines", "*") for the elements of /lines."""
-        self.too_deep = Tally()
+        self.too_deep = Occurrences()
         self._number_of_fields = 0
 
     @property
@@ -149,7 +157,7 @@ class Profile:
         mine.words.merge(other.words)
         mine.absent.merge(other.absent)
         for kind, tally in other.kinds.items():
-            mine.kinds.setdefault(kind, Tally()).merge(tally)
+            mine.kinds.setdefault(kind, Occurrences()).merge(tally)
         mine.numbers.merge(other.numbers)
         mine.texts.merge(other.texts)
         mine.days.merge(other.days)
@@ -174,7 +182,7 @@ class Profile:
             if found.properties is not None:
                 pending += list(found.properties.fields.values())[::-1]
 
-    def _add_table(self, rows: Rows, exists: Mask, positions: Positions) -> None:
+    def _add_table(self, rows: ObjectRows, exists: Mask, positions: Positions) -> None:
         """Add records, with the relations between their fields."""
         batch = _Batch(positions)
         self._add_object((), self.root, rows, exists, batch)
@@ -183,7 +191,7 @@ class Profile:
         relations.presence.add(batch.present, batch.texts, positions)
 
     def _add_object(
-        self, path: Path, profile: ObjectProfile, rows: Rows, exists: Mask, batch: _Batch
+        self, path: Path, profile: ObjectProfile, rows: ObjectRows, exists: Mask, batch: _Batch
     ) -> None:
         if len(path) > _DEEPEST:
             self.too_deep.add(exists, batch.positions)
@@ -220,7 +228,7 @@ class Profile:
             profile.fields[name].rows += number
             profile.fields[name].absent.add(exists, batch.positions)
 
-    def _add_column(self, profile: FieldProfile, column: Column, batch: _Batch) -> None:
+    def _add_column(self, profile: FieldProfile, column: FieldColumn, batch: _Batch) -> None:
         """Add the values of one field."""
         positions = batch.positions
         profile.untyped |= column.untyped
@@ -231,23 +239,23 @@ class Profile:
         for kind, array in column.scalars.items():
             valid: Mask = pc.is_valid(array).to_numpy(zero_copy_only=False).astype(bool)
             present |= valid
-            typed |= valid & (kind is not Kind.STRING)
-            profile.kinds.setdefault(kind, Tally()).add(valid, positions)
+            typed |= valid & (kind is not ValueKind.STRING)
+            profile.kinds.setdefault(kind, Occurrences()).add(valid, positions)
             self._add_scalars(profile, kind, array, valid, batch)
         if column.untyped:
             profile.words.add(present & ~typed, positions)
         if column.objects is not None and column.is_object is not None:
             present |= column.is_object
-            profile.kinds.setdefault(Kind.OBJECT, Tally()).add(column.is_object, positions)
+            profile.kinds.setdefault(ValueKind.OBJECT, Occurrences()).add(column.is_object, positions)
             profile.properties = profile.properties or ObjectProfile()
             self._add_object(profile.path, profile.properties, column.objects, column.is_object, batch)
         if column.elements is not None and column.is_array is not None:
             present |= column.is_array
-            profile.kinds.setdefault(Kind.ARRAY, Tally()).add(column.is_array, positions)
+            profile.kinds.setdefault(ValueKind.ARRAY, Occurrences()).add(column.is_array, positions)
             self._add_elements(profile, column, positions)
         batch.present[profile.path] = present
 
-    def _add_elements(self, profile: FieldProfile, column: Column, positions: Positions) -> None:
+    def _add_elements(self, profile: FieldProfile, column: FieldColumn, positions: Positions) -> None:
         elements = column.elements
         if elements is None or len(profile.path) > _DEEPEST:
             return
@@ -265,16 +273,16 @@ class Profile:
             relations.pairs.add(inner.comparable, inner.positions)
 
     def _add_scalars(
-        self, profile: FieldProfile, kind: Kind, array: pa.Array, valid: Mask, batch: _Batch
+        self, profile: FieldProfile, kind: ValueKind, array: pa.Array, valid: Mask, batch: _Batch
     ) -> None:
         positions = batch.positions
-        if kind in (Kind.INTEGER, Kind.NUMBER):
+        if kind in (ValueKind.INTEGER, ValueKind.NUMBER):
             values = array.drop_null().to_numpy(zero_copy_only=False)
             profile.numbers.add(values, positions[valid])
             if not profile.untyped:  # for untyped columns, the texts are added instead
                 profile.keys.add_numbers(values, positions[valid])
             _merge_floats(batch, "number", profile.path, array)
-        elif kind is Kind.STRING:
+        elif kind is ValueKind.STRING:
             texts = profile.texts.add(array, positions)
             profile.keys.add_texts(texts.labels, texts.codes, positions)
             batch.texts[profile.path] = texts
@@ -283,10 +291,10 @@ class Profile:
                 batch.comparable.setdefault("date" if is_day else "timestamp", {})[profile.path] = (
                     texts.instants
                 )
-        elif kind in (Kind.DATE, Kind.TIMESTAMP, Kind.LOCAL_TIMESTAMP):
-            unit = pa.int32() if kind is Kind.DATE else pa.int64()
+        elif kind in (ValueKind.DATE, ValueKind.TIMESTAMP, ValueKind.LOCAL_TIMESTAMP):
+            unit = pa.int32() if kind is ValueKind.DATE else pa.int64()
             values = array.drop_null().cast(unit).to_numpy(zero_copy_only=False).astype(np.int64)
-            scale = 1 if kind is Kind.DATE else 86_400_000_000
+            scale = 1 if kind is ValueKind.DATE else 86_400_000_000
             profile.days.add(values // scale, positions[valid])
             instants: npt.NDArray[np.float64] = np.full(len(valid), np.nan)
             instants[valid] = values

@@ -11,16 +11,16 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.contracts.document.fields import join
-from tidegate.contracts.infer.columns import Kind
+from tidegate.contracts.infer.columns import ValueKind
 from tidegate.contracts.infer.number_rules import plain_number
-from tidegate.contracts.infer.pairs import Order, Pair, Pairs, Path, Ratio
+from tidegate.contracts.infer.pairs import FieldPairs, Pair, PairOrder, Path, Ratio
 from tidegate.contracts.infer.presence import Presence
 from tidegate.contracts.infer.profile import EACH, FieldProfile, Profile
 from tidegate.contracts.infer.proposal import Proposal, RuleList, label, slug, words_of
 from tidegate.contracts.infer.structure import ProposedType
-from tidegate.contracts.infer.values import Seen, Tally
+from tidegate.contracts.infer.values import Occurrences, Seen
 
-_NUMBERS: Final = frozenset({Kind.INTEGER, Kind.NUMBER})
+_NUMBERS: Final = frozenset({ValueKind.INTEGER, ValueKind.NUMBER})
 _EXCEPTIONS: Final = 0.02
 _INFORMATIVE: Final = 0.05
 _EXPLAINED: Final = 0.1
@@ -56,7 +56,7 @@ def relation_rules(
     _separate(profile, personal, rules)
 
 
-def _orders(pairs: Pairs, types: Mapping[Path, ProposedType], rules: RuleList) -> None:
+def _orders(pairs: FieldPairs, types: Mapping[Path, ProposedType], rules: RuleList) -> None:
     doubtful = 0
     for order in pairs.orders.values():
         if not _holds(order) or not _compare(order, types):
@@ -87,7 +87,7 @@ def _orders(pairs: Pairs, types: Mapping[Path, ProposedType], rules: RuleList) -
         rules.add(f"{slug(order.left)}-to-{slug(order.right)}", rule, proposal)
 
 
-def _holds(order: Order) -> bool:
+def _holds(order: PairOrder) -> bool:
     violated = order.violated.count
     return (
         order.both >= 50
@@ -98,7 +98,7 @@ def _holds(order: Order) -> bool:
     )
 
 
-def _compare(order: Order, types: Mapping[Path, ProposedType]) -> bool:
+def _compare(order: PairOrder, types: Mapping[Path, ProposedType]) -> bool:
     """Return whether two fields compare by their proposed types; times with and without a zone do not."""
     left, right = types.get(order.left), types.get(order.right)
     if left is None or right is None:
@@ -113,7 +113,7 @@ def _are_opposites(left: Path, right: Path) -> bool:
     return any(low in one and high in two for low, high in _OPPOSITES)
 
 
-def _origins(pairs: Pairs, rules: RuleList) -> None:
+def _origins(pairs: FieldPairs, rules: RuleList) -> None:
     for (one, two), origin in pairs.origins.items():
         if origin.zero.count < 2 or EACH in one:
             continue
@@ -134,10 +134,10 @@ def _origins(pairs: Pairs, rules: RuleList) -> None:
         rules.add(f"{slug(one)}-and-{slug(two)}-are-known", rule, proposal)
 
 
-def _ratios(pairs: Pairs, names: Mapping[Path, FieldProfile], rules: RuleList) -> None:
+def _ratios(pairs: FieldPairs, names: Mapping[Path, FieldProfile], rules: RuleList) -> None:
     for ratio in pairs.ratios.values():
         if EACH in ratio.left or not all(
-            Kind.NUMBER not in names[path].kinds for path in (ratio.left, ratio.right)
+            ValueKind.NUMBER not in names[path].kinds for path in (ratio.left, ratio.right)
         ):
             continue
         found = _limit_of(ratio)
@@ -266,7 +266,7 @@ def _labels(
         ]
         if not requiring or len(requiring) == len(frequent):
             continue
-        covered = sum(labels[text].count - lacking.get(text, Tally()).count for text in requiring)
+        covered = sum(labels[text].count - lacking.get(text, Occurrences()).count for text in requiring)
         share = covered / presence.present(other)
         if other not in best or share > best[other][0]:
             best[other] = (share, path, sorted(requiring))
@@ -294,7 +294,7 @@ def _labels(
 
 def _may_hold(kind: ProposedType | None, text: str) -> bool:
     """Return whether the proposed type of a field allows a text."""
-    if kind is None or Kind.STRING not in kind.kinds:
+    if kind is None or ValueKind.STRING not in kind.kinds:
         return False
     return kind.format is None or bool(kind.format.test(pa.array([text]))[0])
 

@@ -28,7 +28,7 @@ _TABLE: Final = _table()
 
 
 @dataclass(slots=True)
-class Shape:
+class TextShape:
     """The texts of one shape: how many records have one, and how often each byte occurs at each index."""
 
     count: int
@@ -39,7 +39,7 @@ class Shapes:
     """The shapes of the texts of a field; given up if there are too many, or if a text is long or not ASCII."""
 
     def __init__(self) -> None:
-        self.found: dict[str, Shape] = {}
+        self.found: dict[str, TextShape] = {}
         self.is_free = False
         """Whether the shapes were given up, so that there is no pattern."""
 
@@ -68,7 +68,7 @@ class Shapes:
             members = np.flatnonzero(codes == code)
             known = self.found.get(shape)
             if known is None:
-                known = self.found[shape] = Shape(0, np.zeros((len(shape), 256), np.int64))
+                known = self.found[shape] = TextShape(0, np.zeros((len(shape), 256), np.int64))
             known.count += int(counts[members].sum())
             for at in range(len(shape)):
                 known.bytes_at[at] += np.bincount(
@@ -96,7 +96,7 @@ class Shapes:
         self.is_free, self.found = True, {}
 
 
-def pattern_of(shapes: dict[str, Shape], *, literals: bool = True) -> str | None:
+def pattern_of(shapes: dict[str, TextShape], *, literals: bool = True) -> str | None:
     """Return an anchored pattern that all texts of the shapes match; None if there is no useful one.
 
     With `literals`, a character that all texts share at an index is part of the pattern.
@@ -110,7 +110,9 @@ def pattern_of(shapes: dict[str, Shape], *, literals: bool = True) -> str | None
     return _prefix_and_class(shapes, literals=literals)
 
 
-def _same_runs(shapes: dict[str, Shape], runs: list[tuple[tuple[str, int], ...]], *, literals: bool) -> str:
+def _same_runs(
+    shapes: dict[str, TextShape], runs: list[tuple[tuple[str, int], ...]], *, literals: bool
+) -> str:
     """Return the pattern of shapes that differ only in the lengths of their runs, such as AA0 and AA00."""
     parts = []
     for index, (name, _) in enumerate(runs[0]):
@@ -127,7 +129,7 @@ def _same_runs(shapes: dict[str, Shape], runs: list[tuple[tuple[str, int], ...]]
     return f"^{''.join(parts)}$"
 
 
-def _run(shapes: dict[str, Shape], name: str, start: int, length: int) -> str:
+def _run(shapes: dict[str, TextShape], name: str, start: int, length: int) -> str:
     """Return the pattern of one run of a single shape: letters that are the same in all texts are literal.
 
     Digits are not, because the leading digits of sequential ids are equal only for some time.
@@ -146,14 +148,14 @@ def _run(shapes: dict[str, Shape], name: str, start: int, length: int) -> str:
     return "".join(texts)
 
 
-def _literal(shapes: dict[str, Shape], at: int) -> str | None:
+def _literal(shapes: dict[str, TextShape], at: int) -> str | None:
     """Return the character that all texts have at an index; None if they differ or it is a digit."""
     found = {int(code) for shape in shapes.values() for code in np.flatnonzero(shape.bytes_at[at])}
     character = chr(found.pop()) if len(found) == 1 else "0"
     return None if character.isdigit() else character
 
 
-def _prefix_and_class(shapes: dict[str, Shape], *, literals: bool) -> str | None:
+def _prefix_and_class(shapes: dict[str, TextShape], *, literals: bool) -> str | None:
     """Return a pattern of a common prefix and one class for other characters; None if there is no simple class."""
     shortest = min(map(len, shapes))
     prefix = ""

@@ -5,29 +5,29 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tidegate.contracts.infer.columns import Kind
+from tidegate.contracts.infer.columns import ValueKind
 from tidegate.contracts.infer.number_rules import nice_above
 from tidegate.contracts.infer.pairs import Path
 from tidegate.contracts.infer.profile import FieldProfile, ObjectProfile
 from tidegate.contracts.infer.proposal import Proposal, label
 from tidegate.contracts.infer.text_formats import TextFormat
-from tidegate.contracts.infer.values import Tally
+from tidegate.contracts.infer.values import Occurrences
 
 _EXCEPTIONAL: Final = 0.02
 """Maximum share of values whose type is a mistake, not a second type of the field."""
 _MISSING: Final = 0.01
 _ENOUGH: Final = 50
 _TYPES: Final = {
-    Kind.BOOLEAN: "boolean",
-    Kind.INTEGER: "integer",
-    Kind.NUMBER: "number",
-    Kind.OBJECT: "object",
-    Kind.ARRAY: "array",
+    ValueKind.BOOLEAN: "boolean",
+    ValueKind.INTEGER: "integer",
+    ValueKind.NUMBER: "number",
+    ValueKind.OBJECT: "object",
+    ValueKind.ARRAY: "array",
 }
 _FORMATS: Final = {
-    Kind.DATE: TextFormat.DATE,
-    Kind.TIMESTAMP: TextFormat.DATE_TIME,
-    Kind.LOCAL_TIMESTAMP: TextFormat.LOCAL_DATE_TIME,
+    ValueKind.DATE: TextFormat.DATE,
+    ValueKind.TIMESTAMP: TextFormat.DATE_TIME,
+    ValueKind.LOCAL_TIMESTAMP: TextFormat.LOCAL_DATE_TIME,
 }
 
 
@@ -35,12 +35,12 @@ _FORMATS: Final = {
 class ProposedType:
     """The inferred type of a field."""
 
-    kinds: tuple[Kind, ...]
+    kinds: tuple[ValueKind, ...]
     is_nullable: bool
     is_required: bool
     format: TextFormat | None = None
 
-    def is_only(self, *kinds: Kind) -> bool:
+    def is_only(self, *kinds: ValueKind) -> bool:
         """Return whether the field has values, and only of these kinds."""
         return bool(self.kinds) and set(self.kinds) <= set(kinds)
 
@@ -98,11 +98,11 @@ def _field(profile: FieldProfile, found: Structure) -> dict[str, Any]:
             else {}
         )
     schema: dict[str, Any] = {}
-    if Kind.OBJECT in kind.kinds and profile.properties is not None:
+    if ValueKind.OBJECT in kind.kinds and profile.properties is not None:
         schema = _object(profile.properties, found)
     types = [*names, "null"] if kind.is_nullable else names
     schema["type"] = types[0] if len(types) == 1 else types
-    if Kind.ARRAY in kind.kinds:
+    if ValueKind.ARRAY in kind.kinds:
         if profile.items is not None:
             schema["items"] = _field(profile.items, found)
         if profile.fewest_items > 0:
@@ -111,9 +111,9 @@ def _field(profile: FieldProfile, found: Structure) -> dict[str, Any]:
             schema["maxItems"] = int(nice_above(3 * profile.most_items))
     if kind.format is not None:
         schema["format"] = str(kind.format)
-    elif Kind.BYTES in kind.kinds:
+    elif ValueKind.BYTES in kind.kinds:
         schema["contentEncoding"] = "base64"
-    elif Kind.STRING in kind.kinds:
+    elif ValueKind.STRING in kind.kinds:
         found.texts[profile.path] = schema
     return schema
 
@@ -137,7 +137,7 @@ def _type(profile: FieldProfile, found: Structure) -> ProposedType:
             )
         )
     format_ = None
-    if Kind.STRING in kinds and profile.texts.count >= min(20, present):
+    if ValueKind.STRING in kinds and profile.texts.count >= min(20, present):
         format_ = next(
             (
                 each
@@ -162,16 +162,16 @@ def _type(profile: FieldProfile, found: Structure) -> ProposedType:
     return ProposedType(kinds, profile.null.count > 0 or not kinds, is_required, format_)
 
 
-def _kinds(profile: FieldProfile, found: Structure) -> tuple[Kind, ...]:
+def _kinds(profile: FieldProfile, found: Structure) -> tuple[ValueKind, ...]:
     """Return the kinds of values that the field may have; a kind with few values is taken for a mistake."""
     counts = {kind: tally.count for kind, tally in profile.kinds.items() if tally.count}
     if profile.untyped:
         return _untyped_kinds(profile, counts, found)
-    if Kind.NUMBER in counts and Kind.INTEGER in counts:  # the type `number` includes integers
-        counts[Kind.NUMBER] += counts.pop(Kind.INTEGER)
+    if ValueKind.NUMBER in counts and ValueKind.INTEGER in counts:  # the type `number` includes integers
+        counts[ValueKind.NUMBER] += counts.pop(ValueKind.INTEGER)
     total = sum(counts.values())
     usual = [kind for kind, count in counts.items() if count > _EXCEPTIONAL * total or total < _ENOUGH]
-    others = Tally()
+    others = Occurrences()
     for kind, tally in profile.kinds.items():
         if kind in counts and kind not in usual:
             others.add_counted(tally.count, tally.first)
@@ -181,26 +181,30 @@ def _kinds(profile: FieldProfile, found: Structure) -> tuple[Kind, ...]:
     return tuple(usual)
 
 
-def _untyped_kinds(profile: FieldProfile, counts: dict[Kind, int], found: Structure) -> tuple[Kind, ...]:
+def _untyped_kinds(
+    profile: FieldProfile, counts: dict[ValueKind, int], found: Structure
+) -> tuple[ValueKind, ...]:
     """Return the kind of the cells of a column: numbers or booleans if nearly all can be read so, else texts."""
     total = profile.texts.count
-    numbers = counts.get(Kind.INTEGER, 0) + counts.get(Kind.NUMBER, 0)
-    for kind, count in ((Kind.BOOLEAN, counts.get(Kind.BOOLEAN, 0)), (Kind.NUMBER, numbers)):
+    numbers = counts.get(ValueKind.INTEGER, 0) + counts.get(ValueKind.NUMBER, 0)
+    for kind, count in ((ValueKind.BOOLEAN, counts.get(ValueKind.BOOLEAN, 0)), (ValueKind.NUMBER, numbers)):
         if count and total - count <= _EXCEPTIONAL * total:
-            name = Kind.INTEGER if kind is Kind.NUMBER and Kind.NUMBER not in counts else kind
-            wrong = (Kind.INTEGER, Kind.NUMBER) if kind is Kind.BOOLEAN else (Kind.BOOLEAN,)
-            others = Tally()
+            name = ValueKind.INTEGER if kind is ValueKind.NUMBER and ValueKind.NUMBER not in counts else kind
+            wrong = (
+                (ValueKind.INTEGER, ValueKind.NUMBER) if kind is ValueKind.BOOLEAN else (ValueKind.BOOLEAN,)
+            )
+            others = Occurrences()
             others.merge(profile.words)
             for each in wrong:
-                others.merge(profile.kinds.get(each, Tally()))
+                others.merge(profile.kinds.get(each, Occurrences()))
             found.proposals.append(
                 _proposal("type", profile.path, f"{label(profile.path)} is of type {name}", total, others)
             )
             return (name,)
-    return (Kind.STRING,) if total else ()
+    return (ValueKind.STRING,) if total else ()
 
 
-def _proposal(code: str, path: Path, because: str, support: int, exceptions: Tally) -> Proposal:
+def _proposal(code: str, path: Path, because: str, support: int, exceptions: Occurrences) -> Proposal:
     return Proposal(
         code, path, because, support, exceptions.count, tuple(exceptions.first) if exceptions.count else ()
     )

@@ -11,7 +11,7 @@ from typing import Final
 from tidegate.contracts.document.fields import join
 from tidegate.contracts.infer.profile import FieldProfile
 from tidegate.contracts.infer.proposal import Proposal, RuleList, label, slug
-from tidegate.contracts.infer.shapes import Shape, pattern_of
+from tidegate.contracts.infer.shapes import TextShape, pattern_of
 from tidegate.contracts.infer.values import Seen
 
 MOST_LISTED: Final = 50
@@ -217,12 +217,12 @@ def _pattern(
         _prefix(field, values, pattern, rules)
 
 
-def _usual(shapes: dict[str, Shape]) -> tuple[dict[str, Shape], dict[str, Shape]]:
+def _usual(shapes: dict[str, TextShape]) -> tuple[dict[str, TextShape], dict[str, TextShape]]:
     """Return the shapes of nearly all texts, and the rare shapes with other characters."""
     total = sum(shape.count for shape in shapes.values())
     ordered = sorted(shapes.items(), key=lambda each: -each[1].count)
-    usual: dict[str, Shape] = {}
-    rare: dict[str, Shape] = {}
+    usual: dict[str, TextShape] = {}
+    rare: dict[str, TextShape] = {}
     alphabet: set[str] = set()
     for text, shape in ordered:
         is_rare = sum(each.count for each in rare.values()) + shape.count <= _RARE * total

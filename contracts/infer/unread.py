@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tidegate.contracts.formats.json_records import decode_exactly
-from tidegate.contracts.infer.values import MOST_POSITIONS, Tally
+from tidegate.contracts.infer.values import MOST_POSITIONS, Occurrences
 from tidegate.contracts.verdict import Violation
 from tidegate.contracts.words import counted
 
@@ -48,7 +48,7 @@ _CELLS: Final = "quote a cell that holds the separator, and give each row all ce
 class Unread:
     """The unreadable records: a tally for each reason, and details of its first record."""
 
-    reasons: dict[str, Tally] = field(default_factory=dict)
+    reasons: dict[str, Occurrences] = field(default_factory=dict)
     details: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -101,9 +101,9 @@ class Unread:
             advice = _ADVICE.get(reason) or (_CELLS if " cells, " in reason else "")
             yield f"{reason}: {records}, {places(tally.first)}{detail}", advice
 
-    def _tally(self, reason: str) -> Tally:
+    def _tally(self, reason: str) -> Occurrences:
         is_one_more = reason not in self.reasons and len(self.reasons) >= _MOST_REASONS
-        return self.reasons.setdefault(_OTHER if is_one_more else reason, Tally())
+        return self.reasons.setdefault(_OTHER if is_one_more else reason, Occurrences())
 
 
 def _flaw(value: bytes) -> str:

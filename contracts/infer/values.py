@@ -61,7 +61,7 @@ TEXT_SENTINELS: Final = (
 
 
 @dataclass(slots=True)
-class Tally:
+class Occurrences:
     """The number of records with some property, and the positions of the first ones."""
 
     count: int = 0
@@ -84,7 +84,7 @@ class Tally:
         self.count += count
         self.first = sorted([*self.first, *first])[:MOST_POSITIONS]
 
-    def merge(self, other: Tally) -> None:
+    def merge(self, other: Occurrences) -> None:
         """Add the tally of other records."""
         self.add_counted(other.count, other.first)
 
@@ -173,7 +173,7 @@ class NumberProfile:
 
     def __init__(self) -> None:
         self.count = 0
-        self.not_finite = Tally()
+        self.not_finite = Occurrences()
         self.counts = ValueCounts(_MOST_NUMBERS)
         self.sentinels: dict[float, Seen] = {}
         self.near: dict[float, int] = dict.fromkeys(map(float, NUMBER_SENTINELS), 0)
@@ -288,7 +288,7 @@ class TextProfile:
         self.is_complete = True
         self.sentinels: dict[str, Seen] = {}
         self.shapes = Shapes()
-        self.formats: dict[TextFormat, Tally] = {each: Tally() for each in FORMATS}
+        self.formats: dict[TextFormat, Occurrences] = {each: Occurrences() for each in FORMATS}
         """Formats that most values have, each with the records whose text does not have it."""
         self.days = DayProfile()
         self.first: int = -1
@@ -339,7 +339,7 @@ class TextProfile:
             if each not in other.formats or self._is_hopeless(tally):
                 del self.formats[each]
 
-    def _is_hopeless(self, fails: Tally) -> bool:
+    def _is_hopeless(self, fails: Occurrences) -> bool:
         return fails.count > max(0.05 * self.count, 2)
 
     def _count_lengths(

@@ -53,7 +53,7 @@ _NOT_ENFORCED: Final = _violation(
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class GroupPlan:
     """A compatibility group: its name, its schema ids, and the plan of its newest enforced version, if any."""
 
     name: str
@@ -61,7 +61,7 @@ class Group:
     plan: EnforcementPlan | None
 
 
-def group_plans(groups: Sequence[Group], newest: str) -> EnforcementPlan:
+def group_plans(groups: Sequence[GroupPlan], newest: str) -> EnforcementPlan:
     """Return the plan that judges each record by its group; `newest` is the group of the newest version.
 
     Raises ContractError if the versions cannot write one table, or if more than MOST_GROUPS are enforced.
@@ -81,7 +81,7 @@ def group_plans(groups: Sequence[Group], newest: str) -> EnforcementPlan:
 class GroupedPlan(EnforcementPlan):
     """Judges records of several compatibility groups, each by its group's plan. Use `group_plans` to build one."""
 
-    def __init__(self, groups: tuple[Group, ...], lead: int, writers: WriterSchemas | None) -> None:
+    def __init__(self, groups: tuple[GroupPlan, ...], lead: int, writers: WriterSchemas | None) -> None:
         """Initialise from the groups; `lead` is the index of the one with the newest version."""
         leader = groups[lead].plan
         assert leader is not None, "the newest version is enforced"  # noqa: S101 - a programming error
@@ -253,7 +253,7 @@ class GroupedPlan(EnforcementPlan):
 
     def _mapped(self, change: Callable[[EnforcementPlan], EnforcementPlan]) -> EnforcementPlan:
         groups = (
-            Group(group.name, group.ids, None if group.plan is None else change(group.plan))
+            GroupPlan(group.name, group.ids, None if group.plan is None else change(group.plan))
             for group in self._groups
         )
         return GroupedPlan(tuple(groups), self._lead, self._known)
@@ -315,14 +315,14 @@ class GroupedPlan(EnforcementPlan):
         return _renumbered(failed, {slot: own for own, slot in enumerate(self._slot_maps[place])})
 
 
-def _parts(groups: Sequence[Group], lead: int) -> list[GroupColumns]:
+def _parts(groups: Sequence[GroupPlan], lead: int) -> list[GroupColumns]:
     """Return the columns of the enforced versions, those of the newest first."""
     ordered = [groups[lead], *(group for place, group in enumerate(groups) if place != lead)]
     plans = (group.plan for group in ordered)
     return [GroupColumns(plan.contract, plan.typed_columns) for plan in plans if plan is not None]
 
 
-def _with_own_writers(group: Group, writers: WriterSchemas | None) -> EnforcementPlan | None:
+def _with_own_writers(group: GroupPlan, writers: WriterSchemas | None) -> EnforcementPlan | None:
     """Return the plan of a group with only the writer schemas of the group.
 
     A schema of no group is then unknown to every plan. Its records are refused, or wait while the registry is
@@ -334,7 +334,7 @@ def _with_own_writers(group: Group, writers: WriterSchemas | None) -> Enforcemen
     return group.plan.with_writers(WriterSchemas(own, writers.is_current))
 
 
-def _fingerprint(groups: Sequence[Group]) -> str:
+def _fingerprint(groups: Sequence[GroupPlan]) -> str:
     """Return a hash of the names and versions of the groups, as 64 lower-case hexadecimal digits."""
     listed = ((group.name, "" if group.plan is None else group.plan.fingerprint) for group in groups)
     return sha256(repr(sorted(listed)).encode()).hexdigest()

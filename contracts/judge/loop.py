@@ -23,7 +23,7 @@ from tidegate.contracts.formats.payload import NO_PAYLOAD, PayloadFormat
 from tidegate.contracts.judge.path import RecordPath
 from tidegate.contracts.judge.verdict_arrays import VERDICT_TYPE, Verdicts
 from tidegate.contracts.rules.clock import Moments, SetClock
-from tidegate.contracts.rules.compiled import RuleSet
+from tidegate.contracts.rules.compiled import CompiledRules
 from tidegate.contracts.verdict import Disposition, Stage, Verdict, Violation
 
 STAGES: Final = (Stage.FRAME, Stage.DECODE, Stage.SCHEMA, Stage.COLUMN)
@@ -43,7 +43,7 @@ class BatchJudge:
     """
 
     payload_format: PayloadFormat
-    rules: RuleSet
+    rules: CompiledRules
     columns: tuple[TypedColumn, ...]
     path: RecordPath
     frames: Frames

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from tidegate.contracts.columns.rows import Rows, Suspect, TableRows
+from tidegate.contracts.columns.rows import JudgedRows, Suspect, TableRows
 from tidegate.contracts.columns.typed import TypedColumn
 from tidegate.contracts.formats.framing import Framed
 from tidegate.contracts.formats.payload import PayloadFormat
 from tidegate.contracts.rules.clock import SetClock
-from tidegate.contracts.rules.compiled import RuleSet
+from tidegate.contracts.rules.compiled import CompiledRules
 
 
 class RecordPath(Protocol):
@@ -38,7 +38,7 @@ class RecordPath(Protocol):
         """Yield a `Suspect` for each record that may be invalid, with the clock set to the record."""
         ...
 
-    def rows(self, framed: Framed, at: SetClock | None) -> Rows:
+    def rows(self, framed: Framed, at: SetClock | None) -> JudgedRows:
         """Judge records as `suspects` does, and collect the rows of a table."""
         ...
 
@@ -47,7 +47,7 @@ class StrictPath:
     """Decodes each record exactly, checks one rule after another, and converts each value separately."""
 
     def __init__(
-        self, payload_format: PayloadFormat, rules: RuleSet, columns: tuple[TypedColumn, ...]
+        self, payload_format: PayloadFormat, rules: CompiledRules, columns: tuple[TypedColumn, ...]
     ) -> None:
         self.decode = payload_format.decode
         self.fits = payload_format.is_valid
@@ -61,7 +61,7 @@ class StrictPath:
                 at(index)
             yield index, record, None
 
-    def rows(self, framed: Framed, at: SetClock | None) -> Rows:
+    def rows(self, framed: Framed, at: SetClock | None) -> JudgedRows:
         """Collect the rows of a table."""
         judged = ((index, record, False) for index, record, _ in self.suspects(framed, at))
         return TableRows(self._columns, judged)

@@ -27,7 +27,16 @@ from tidegate.contracts.formats.json_schema import require_schema
 from tidegate.contracts.inclusion.json_schema.dialect import FORMATS, Dialect, dialect_of
 from tidegate.contracts.inclusion.json_schema.keywords import KEYWORDS
 from tidegate.contracts.rules.cel import roots_of, tree_of
-from tidegate.contracts.rules.cel_syntax import Call, Const, Entries, Fold, Ident, Items, Node, Select
+from tidegate.contracts.rules.cel_syntax import (
+    Const,
+    Fold,
+    FunctionCall,
+    Ident,
+    ListLiteral,
+    MapLiteral,
+    Node,
+    Select,
+)
 from tidegate.contracts.rules.places import ANYWHERE, EACH
 from tidegate.contracts.rules.places import Path as FieldPath
 from tidegate.contracts.rules.rule_kind import undeclared
@@ -223,7 +232,7 @@ def _paths_read(tree: Node, variables: dict[str, FieldPath | None]) -> Iterator[
         match node:
             case Select(operand, _, _):
                 pending.append((operand, known))
-            case Call(_, parts) | Items(parts) | Entries(parts):
+            case FunctionCall(_, parts) | ListLiteral(parts) | MapLiteral(parts):
                 pending.extend((part, known) for part in parts)
             case Fold(names, parts):
                 inner = {**known, **dict.fromkeys(names, None), names[0]: _element(_path(parts[0], known))}
@@ -235,7 +244,7 @@ def _paths_read(tree: Node, variables: dict[str, FieldPath | None]) -> Iterator[
 
 def _names_member(node: Node) -> bool:
     match node:
-        case Select() | Call("_[_]", (_, Const(str()))) | Call("@in", (Const(str()), _)):
+        case Select() | FunctionCall("_[_]", (_, Const(str()))) | FunctionCall("@in", (Const(str()), _)):
             return True
         case _:
             return False
@@ -244,8 +253,8 @@ def _names_member(node: Node) -> bool:
 def _asked(node: Node) -> Node:
     """Return a node that reads the member that a node names: `holder["name"]` for `"name" in holder`."""
     match node:
-        case Call("@in", (Const(str()) as name, holder)):
-            return Call("_[_]", (holder, name))
+        case FunctionCall("@in", (Const(str()) as name, holder)):
+            return FunctionCall("_[_]", (holder, name))
         case _:
             return node
 
@@ -255,17 +264,20 @@ def _path(node: Node, known: dict[str, FieldPath | None]) -> FieldPath | None:  
     match node:
         case Ident(name):
             return known.get(name)
-        case Call("dyn", (operand,)):
+        case FunctionCall("dyn", (operand,)):
             return _path(operand, known)
-        case Select(operand, name, _) | Call("_[_]", (operand, Const(str(name)))):
+        case Select(operand, name, _) | FunctionCall("_[_]", (operand, Const(str(name)))):
             return _below(_path(operand, known), name)
-        case Call("_[_]", (operand, Const(int(index)))) if index >= 0:
+        case FunctionCall("_[_]", (operand, Const(int(index)))) if index >= 0:
             return _below(_path(operand, known), str(index))
-        case Call("_[_]", (operand, _)):
+        case FunctionCall("_[_]", (operand, _)):
             return _element(_path(operand, known))
-        case Fold((element, _), (whole, Items(()), _, Call("_?_:_", (_, Call("_+_", (_, kept)), _)), _)):
+        case Fold(
+            (element, _),
+            (whole, ListLiteral(()), _, FunctionCall("_?_:_", (_, FunctionCall("_+_", (_, kept)), _)), _),
+        ):
             # A filter keeps elements of the same list.
-            return _path(whole, known) if kept == Items((Ident(element),)) else None
+            return _path(whole, known) if kept == ListLiteral((Ident(element),)) else None
     return None
 
 

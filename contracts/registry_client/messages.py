@@ -38,7 +38,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RegistryAnswer:
     """The answer of a registry; `content` is the whole body.
 
     `groups_by` is set for a contract whose subject has compatibility groups.
@@ -102,11 +102,11 @@ class Client(Protocol):
         ...
 
 
-def send(client: Client, request: Request) -> Answer:
+def send(client: Client, request: Request) -> RegistryAnswer:
     """Send a request with the client of an HTTP library. Raises what the library raises."""
     response = client.request(request.method, request.path, content=request.content, headers=request.headers)
     etag, groups_by = response.headers.get("ETag"), response.headers.get("Tidegate-Groups-By")
-    return Answer(response.status_code, response.reason_phrase, response.content, etag, groups_by)
+    return RegistryAnswer(response.status_code, response.reason_phrase, response.content, etag, groups_by)
 
 
 def authorization(

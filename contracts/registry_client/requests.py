@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 
 from tidegate.contracts.document.load import parse_contract
 from tidegate.contracts.document.model import DataContract, Status
-from tidegate.contracts.registry_client.messages import Answer, Request
+from tidegate.contracts.registry_client.messages import RegistryAnswer, Request
 from tidegate.contracts.stream.control import Heartbeat, StreamEvent, Trip
 from tidegate.contracts.stream.reconciliation import ReconciliationResult
 from tidegate.contracts.stream.report import BatchReport
@@ -139,7 +139,7 @@ class _Batches(BaseModel):
     batches: tuple[BatchReport, ...]
 
 
-def read_batches(answer: Answer) -> tuple[BatchReport, ...]:
+def read_batches(answer: RegistryAnswer) -> tuple[BatchReport, ...]:
     """Return the reports of an answer to `batches`. Raises ValueError for any other answer."""
     return answer.read(_Batches).batches
 
@@ -148,7 +148,7 @@ class _Stream(BaseModel):
     epoch: int = Field(ge=0)
 
 
-def read_reported_epoch(answer: Answer) -> int:
+def read_reported_epoch(answer: RegistryAnswer) -> int:
     """Return the highest epoch of the reports of an answer to `stream`. Raises ValueError for any other answer."""
     return answer.read(_Stream).epoch
 
@@ -175,7 +175,7 @@ class ContractPage(BaseModel):
     total: int
 
 
-def list_contracts(ask: Callable[[Request], Answer]) -> tuple[ListedContract, ...]:
+def list_contracts(ask: Callable[[Request], RegistryAnswer]) -> tuple[ListedContract, ...]:
     """Return the contracts that the key may read, ordered by id, at most 100,000.
 
     `ask` sends a request, and raises for an error status. The list is read page by page: if contracts are deleted
@@ -190,7 +190,7 @@ def list_contracts(ask: Callable[[Request], Answer]) -> tuple[ListedContract, ..
     return tuple(found.values())
 
 
-def read_contract(answer: Answer, name: str) -> DataContract:
+def read_contract(answer: RegistryAnswer, name: str) -> DataContract:
     """Return the contract of an answer to `contract_version`. Raises ContractError, whose places have this name."""
     return parse_contract(answer.content, name=f"registry:{name}", read_schema=None).contract
 

@@ -45,7 +45,7 @@ class Select:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class FunctionCall:
     """A call of a function or operator, by CEL's internal name; the receiver, if any, is the first argument."""
 
     function: str
@@ -53,14 +53,14 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Items:
+class ListLiteral:
     """A list literal."""
 
     items: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Entries:
+class MapLiteral:
     """A map literal: its keys and values."""
 
     parts: tuple[Node, ...]
@@ -78,7 +78,7 @@ class Fold:
     parts: tuple[Node, ...]
 
 
-Node = Const | Ident | Select | Call | Items | Entries | Fold | None
+Node = Const | Ident | Select | FunctionCall | ListLiteral | MapLiteral | Fold | None
 """A node of the tree; None for a node that no lowering supports."""
 
 
@@ -100,10 +100,10 @@ def _node(data: bytes) -> Node:  # noqa: PLR0911 - one for each node
                 return Select(_node(_last(value, 1)), _last(value, 2).decode(), is_test)
             case 6:
                 args = [_node(part) for number, part in _fields(value) if number in {1, 3}]
-                return Call(_last(value, 2).decode(), tuple(args))
+                return FunctionCall(_last(value, 2).decode(), tuple(args))
             case 8:
                 entries = [part for number, part in _fields(value) if number == 2]
-                return Entries(
+                return MapLiteral(
                     tuple(_node(part) for each in entries for at, part in _fields(each) if at in {3, 4})
                 )
             case 9:
@@ -111,7 +111,7 @@ def _node(data: bytes) -> Node:  # noqa: PLR0911 - one for each node
             case 7:
                 if any(number == 2 for number, _ in _fields(value)):  # optional items
                     return None
-                return Items(tuple(_node(part) for number, part in _fields(value) if number == 1))
+                return ListLiteral(tuple(_node(part) for number, part in _fields(value) if number == 1))
     return None
 
 
@@ -193,7 +193,7 @@ class Roots:
                 return self.parent
             case Select(operand, field, False):
                 holder = self.path(operand)
-            case Call("_[_]", (operand, Const(str(field)))):
+            case FunctionCall("_[_]", (operand, Const(str(field)))):
                 holder = self.path(operand)
             case _:
                 return None
@@ -209,7 +209,7 @@ class Roots:
             case Select(operand, field):
                 holder = self.path(operand)
                 return frozenset() if holder is None else frozenset({(*holder, field)})
-            case Call(_, args) | Items(args):
+            case FunctionCall(_, args) | ListLiteral(args):
                 return frozenset().union(*(self.paths(arg) for arg in args))
             case _:
                 return frozenset()
@@ -217,9 +217,11 @@ class Roots:
     def holders(self, node: Node) -> frozenset[Path]:
         """Return the paths that an expression uses as a list or map, in `size` or `in`."""
         match node:
-            case Call("size", (operand,)) | Call("@in", (_, operand)) if path := self.path(operand):
+            case FunctionCall("size", (operand,)) | FunctionCall("@in", (_, operand)) if path := self.path(
+                operand
+            ):
                 return frozenset({path})
-            case Call(_, args):
+            case FunctionCall(_, args):
                 return frozenset().union(*(self.holders(arg) for arg in args))
             case _:
                 return frozenset()

@@ -10,7 +10,7 @@ from tidegate.contracts.document.rule_model import Rule
 from tidegate.contracts.document.terms import OnViolation
 from tidegate.contracts.errors import ContractError
 from tidegate.contracts.rules.clock import Clock
-from tidegate.contracts.rules.compiled import CompiledRule, RuleSet
+from tidegate.contracts.rules.compiled import CompiledRule, CompiledRules
 from tidegate.contracts.rules.kinds.registry import kind_of
 from tidegate.contracts.rules.places import is_deep
 from tidegate.contracts.rules.rule_kind import Scope
@@ -53,7 +53,7 @@ DISPOSITIONS: Final = {
 """The disposition of a record that breaks a rule, by the rule's effect."""
 
 
-def compile_rules(contract: DataContract, fields: SchemaFields) -> RuleSet:
+def compile_rules(contract: DataContract, fields: SchemaFields) -> CompiledRules:
     """Compile every rule of a contract. Raises ContractError with every problem found."""
     contract = with_reference_sets(contract)
     clock = Clock()
@@ -68,4 +68,4 @@ def compile_rules(contract: DataContract, fields: SchemaFields) -> RuleSet:
     problems = tuple(problem for scope in scopes for problem in scope.problems)
     if problems:
         raise ContractError(problems)
-    return RuleSet(tuple(compiled), clock if any(scope.uses_now for scope in scopes) else None)
+    return CompiledRules(tuple(compiled), clock if any(scope.uses_now for scope in scopes) else None)

@@ -13,7 +13,7 @@ from tidegate.contracts.rules.clock import Clock
 from tidegate.contracts.rules.places import Path, is_starred, item_at, located, places, read
 from tidegate.contracts.verdict import Disposition, Severity, Stage, Violation
 
-__all__ = ["CompiledRule", "FieldCheck", "Path", "RuleSet", "item_at", "read"]
+__all__ = ["CompiledRule", "CompiledRules", "FieldCheck", "Path", "item_at", "read"]
 
 MAX_PLACES: Final = 10
 """Maximum number of violations of one rule in one record: one for each place that breaks it."""
@@ -109,7 +109,7 @@ class CompiledRule:
         return Violation(Stage.RULE, self.id, pointer, self.severity, detail or self.check.message)
 
 
-class RuleSet:
+class CompiledRules:
     """All rules of a contract; `clock` is their source of `now`, None if no rule uses it."""
 
     def __init__(self, rules: tuple[CompiledRule, ...], clock: Clock | None = None) -> None:

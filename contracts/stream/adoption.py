@@ -42,7 +42,7 @@ class SourceRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class OutputPositions:
     """Source positions of the records that a stream has written; each output was read to its end.
 
     `ahead` names the output that may be ahead of the lost ledger; None if both are updated with the ledger. It is ahead
@@ -90,7 +90,7 @@ class PartitionFound:
 
 
 @dataclass(frozen=True, slots=True)
-class Proposal:
+class ProposedLedger:
     """The ledger that the outputs account for.
 
     `unanswered` are the records of the source that no output holds. `twice` are positions that are in an output more
@@ -163,7 +163,7 @@ class KeptAdoption(BaseModel):
 
 
 def bounds(
-    found: Found, source: SourceRange, *, from_earliest: bool, known_begin: Vector | None = None
+    found: OutputPositions, source: SourceRange, *, from_earliest: bool, known_begin: Vector | None = None
 ) -> Bounds:
     """Return the start and end that the rebuilt ledger must have.
 
@@ -193,7 +193,9 @@ def bounds(
     return Bounds(begin, end, Positions.of(ranges) - everything)
 
 
-def propose(found: Found, source: SourceRange, limits: Bounds, present: Positions) -> Proposal:
+def propose(
+    found: OutputPositions, source: SourceRange, limits: Bounds, present: Positions
+) -> ProposedLedger:
     """Return the proposed ledger for these bounds. `present` are the holes at which the source holds a record."""
     written = found.written.seen.within(limits.begin, limits.end)
     quarantined = found.quarantined.seen.within(limits.begin, limits.end) - written
@@ -220,10 +222,10 @@ def propose(found: Found, source: SourceRange, limits: Bounds, present: Position
         for partition in sorted(limits.begin)
     )
     twice = found.written.again | found.quarantined.again | (found.written.seen & found.quarantined.seen)
-    return Proposal(limits.begin, limits.end, totals, rows, unanswered - past, twice)
+    return ProposedLedger(limits.begin, limits.end, totals, rows, unanswered - past, twice)
 
 
-def _end(found: Found, partition: int, begin: int) -> int:
+def _end(found: OutputPositions, partition: int, begin: int) -> int:
     """Return the first offset of a partition that is to be judged again."""
     written = found.written.seen.bitmaps().get(partition)
     quarantined = found.quarantined.seen.bitmaps().get(partition)

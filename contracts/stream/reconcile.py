@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from tidegate.contracts.stream.ledger import ClosedRange, Ledger, Vector, span
 from tidegate.contracts.stream.positions import Positions, Sightings
-from tidegate.contracts.stream.reconciliation import Answer
+from tidegate.contracts.stream.reconciliation import ReconciliationAnswer
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +76,16 @@ class Reconciliation:
         return len(self.written_twice | self.quarantined_twice | self.in_both)
 
     @property
-    def answer(self) -> Answer:
+    def answer(self) -> ReconciliationAnswer:
         """Return the answer: `lost` for a found fault, even if other offsets cannot be checked."""
         if self.lost or self.surplus or self.twice or self.beyond or self.not_kept or self.kept_twice:
-            return Answer.LOST
-        return Answer.UNPROVEN if self.unverifiable else Answer.HOLDS
+            return ReconciliationAnswer.LOST
+        return ReconciliationAnswer.UNPROVEN if self.unverifiable else ReconciliationAnswer.HOLDS
 
     @property
     def holds(self) -> bool:
         """Return whether it is proven that no record is lost, in an output twice, or beyond the ledger."""
-        return self.answer is Answer.HOLDS
+        return self.answer is ReconciliationAnswer.HOLDS
 
 
 @dataclass(frozen=True, slots=True)

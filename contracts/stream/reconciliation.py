@@ -21,7 +21,7 @@ from tidegate.contracts.stream.versions import MESSAGE
 PlaceText = Annotated[str, Field(pattern=r"^[0-9]{1,19}/[0-9]{1,19}$")]
 
 
-class Answer(StrEnum):
+class ReconciliationAnswer(StrEnum):
     """The answer of a reconciliation."""
 
     HOLDS = "holds"
@@ -67,7 +67,7 @@ class Findings(BaseModel):
     model_config = MESSAGE
 
     stream: StreamText
-    answer: Answer
+    answer: ReconciliationAnswer
     holds: bool = Field(description="Whether the answer is `holds`.")
     epoch: Count
     n: Count
@@ -95,12 +95,18 @@ class Findings(BaseModel):
         if not isinstance(found, dict) or "answer" in found or "holds" not in found:
             return found
         is_proven = found.get("unverifiable") == 0
-        answer = Answer.LOST if not found["holds"] else Answer.HOLDS if is_proven else Answer.UNPROVEN
-        return {**found, "answer": answer, "holds": answer is Answer.HOLDS}
+        answer = (
+            ReconciliationAnswer.LOST
+            if not found["holds"]
+            else ReconciliationAnswer.HOLDS
+            if is_proven
+            else ReconciliationAnswer.UNPROVEN
+        )
+        return {**found, "answer": answer, "holds": answer is ReconciliationAnswer.HOLDS}
 
     @model_validator(mode="after")
     def _says_one_thing(self) -> Self:
-        if self.holds != (self.answer is Answer.HOLDS):
+        if self.holds != (self.answer is ReconciliationAnswer.HOLDS):
             raise ValueError("holds and answer contradict each other")
         return self
 
@@ -108,21 +114,21 @@ class Findings(BaseModel):
     def verdict(self) -> str:
         """Return the answer in words."""
         match self.answer:
-            case Answer.HOLDS:
+            case ReconciliationAnswer.HOLDS:
                 return "every offset has one fate"
-            case Answer.UNPROVEN:
+            case ReconciliationAnswer.UNPROVEN:
                 return (
                     f"cannot be proven: no fault shows, but the fate of {self.unverifiable:,} offsets cannot be shown; "
                     "docs/how-to/reconcile.md says why"
                 )
-            case Answer.LOST if self.is_only_of_quarantine_table:
+            case ReconciliationAnswer.LOST if self.is_only_of_quarantine_table:
                 return (
                     "every offset has one fate, but the quarantine table is not what the quarantine topic holds: drop the "
                     "table, and the next start of the job fills a new one"
                 )
-            case Answer.LOST if self.lost or self.twice or not self.surplus:
+            case ReconciliationAnswer.LOST if self.lost or self.twice or not self.surplus:
                 counts = f"lost {self.lost:,}, twice {self.twice:,}"
-            case Answer.LOST:
+            case ReconciliationAnswer.LOST:
                 counts = f"{self.surplus:,} records more in the outputs than the ledger counts"
         return f"{counts}: stop the stream, keep the topics, and ask who wrote"
 

@@ -14,7 +14,7 @@ import structlog
 from tidegate.contracts.errors import TidegateError
 from tidegate.contracts.words import seen
 from tidegate.gateway.access.limits import ADDRESS
-from tidegate.gateway.storage.audit_chain import Change
+from tidegate.gateway.storage.audit_chain import AuditedAction
 from tidegate.gateway.storage.database import Database, Service
 
 _WINDOW_SECONDS = 60.0
@@ -129,7 +129,7 @@ class DenialAudit(Service):
             who, is_first = self._seen.add(_shown(who), f"{status} {_shown(method)}", status)
             if is_first:
                 subject = f"{status} {_shown(method)} {_shown(path)}"
-                changes.append(Change(self._now(), who, "request.denied", subject))
+                changes.append(AuditedAction(self._now(), who, "request.denied", subject))
         self._write(changes)
 
     def flush(self) -> None:
@@ -138,10 +138,10 @@ class DenialAudit(Service):
             changes = self._repeats()
         self._write(changes)
 
-    def _repeats(self) -> list[Change]:
+    def _repeats(self) -> list[AuditedAction]:
         """Start a window; return the entries with the counts of the previous one."""
         counts = [
-            Change(self._now(), who, "request.denied-again", f"{operation}, {count - 1} times")
+            AuditedAction(self._now(), who, "request.denied-again", f"{operation}, {count - 1} times")
             for (who, operation), count in self._seen.counts.items()
             if count > 1
         ]
@@ -149,7 +149,7 @@ class DenialAudit(Service):
         self._window_ends = self._clock() + _AUDIT_WINDOW_SECONDS
         return counts
 
-    def _write(self, changes: list[Change]) -> None:
+    def _write(self, changes: list[AuditedAction]) -> None:
         if not changes:
             return
         try:

@@ -14,7 +14,7 @@ from time import monotonic
 from tidegate.contracts.errors import ConflictError, NotFoundError, SettingsError
 from tidegate.gateway.access.principal import Grant, Principal, read_grants
 from tidegate.gateway.storage.access import StoredKey
-from tidegate.gateway.storage.audit_chain import Change, content_hash
+from tidegate.gateway.storage.audit_chain import AuditedAction, content_hash
 from tidegate.gateway.storage.database import Service
 
 _ID_BYTES = 6
@@ -146,7 +146,7 @@ class KeyService(Service):
         key = StoredKey(made.key_id, name, secret_hash(made.secret), written, who, now, expires_at)
         with self._database.writing() as stores:
             stores.keys.add(key)
-            stores.audit.append(Change(now, who, "key.created", _subject(key), None, _hash(key)))
+            stores.audit.append(AuditedAction(now, who, "key.created", _subject(key), None, _hash(key)))
         return made
 
     def all(self) -> tuple[StoredKey, ...]:
@@ -171,7 +171,9 @@ class KeyService(Service):
                 raise ConflictError(f"the key {key_id} was revoked at {key.revoked_at:%Y-%m-%d %H:%M:%S} UTC")
             revoked = replace(key, revoked_at=now)
             stores.keys.revoke(key_id, now)
-            stores.audit.append(Change(now, who, "key.revoked", _subject(key), _hash(key), _hash(revoked)))
+            stores.audit.append(
+                AuditedAction(now, who, "key.revoked", _subject(key), _hash(key), _hash(revoked))
+            )
             return revoked
 
 

@@ -63,7 +63,7 @@ class RateLimit:
         return who
 
 
-class Places:
+class WorkSlots:
     """Slots for work that takes minutes: at most `most` at a time in this process, and one per principal.
 
     Without access control there is only the anonymous principal, which may take all slots. `what` names the work in

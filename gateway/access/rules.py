@@ -26,30 +26,36 @@ class Reach(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class AccessRule:
     """The role that an operation requires, and the subjects that the role must cover."""
 
     role: Role
     reach: Reach
 
 
-PUBLIC = Rule(Role.VIEWER, Reach.NOBODY_ASKED)
-_VIEW = Rule(Role.VIEWER, Reach.SOMEWHERE)
-_VIEW_CONTRACT, _VIEW_STREAM = Rule(Role.VIEWER, Reach.CONTRACT), Rule(Role.VIEWER, Reach.STREAM)
-_REPORT = Rule(Role.REPORTER, Reach.SOMEWHERE)
-_REPORT_CONTRACT = Rule(Role.REPORTER, Reach.CONTRACT)
-_PRODUCE = Rule(Role.PRODUCER, Reach.SOMEWHERE)
-_PRODUCE_CONTRACT = Rule(Role.PRODUCER, Reach.CONTRACT)
-_APPROVE = Rule(Role.APPROVER, Reach.SOMEWHERE)
-_APPROVE_CONTRACT, _ADMIN_CONTRACT = Rule(Role.APPROVER, Reach.CONTRACT), Rule(Role.ADMIN, Reach.CONTRACT)
-_PRODUCE_STREAM, _APPROVE_STREAM = Rule(Role.PRODUCER, Reach.STREAM), Rule(Role.APPROVER, Reach.STREAM)
-_ADMIN_STREAM = Rule(Role.ADMIN, Reach.STREAM)
-_ADMIN_ALL = Rule(Role.ADMIN, Reach.EVERYWHERE)
+PUBLIC = AccessRule(Role.VIEWER, Reach.NOBODY_ASKED)
+_VIEW = AccessRule(Role.VIEWER, Reach.SOMEWHERE)
+_VIEW_CONTRACT, _VIEW_STREAM = AccessRule(Role.VIEWER, Reach.CONTRACT), AccessRule(Role.VIEWER, Reach.STREAM)
+_REPORT = AccessRule(Role.REPORTER, Reach.SOMEWHERE)
+_REPORT_CONTRACT = AccessRule(Role.REPORTER, Reach.CONTRACT)
+_PRODUCE = AccessRule(Role.PRODUCER, Reach.SOMEWHERE)
+_PRODUCE_CONTRACT = AccessRule(Role.PRODUCER, Reach.CONTRACT)
+_APPROVE = AccessRule(Role.APPROVER, Reach.SOMEWHERE)
+_APPROVE_CONTRACT, _ADMIN_CONTRACT = (
+    AccessRule(Role.APPROVER, Reach.CONTRACT),
+    AccessRule(Role.ADMIN, Reach.CONTRACT),
+)
+_PRODUCE_STREAM, _APPROVE_STREAM = (
+    AccessRule(Role.PRODUCER, Reach.STREAM),
+    AccessRule(Role.APPROVER, Reach.STREAM),
+)
+_ADMIN_STREAM = AccessRule(Role.ADMIN, Reach.STREAM)
+_ADMIN_ALL = AccessRule(Role.ADMIN, Reach.EVERYWHERE)
 
 _CONTRACT = "/api/v1/contracts/{contract_id}"
 _STREAM = "/api/v1/streams/{stream}"
 
-NATIVE: Mapping[tuple[str, str], Rule] = {
+NATIVE: Mapping[tuple[str, str], AccessRule] = {
     ("GET", "/api/v1/contracts"): _VIEW,
     ("POST", "/api/v1/contracts"): _PRODUCE,  # the subject is in the document
     ("GET", "/api/v1/contracts/by-registry-id/{registry_id}"): _VIEW,
@@ -136,7 +142,7 @@ NATIVE: Mapping[tuple[str, str], Rule] = {
     ("GET", "/docs/reference.css"): PUBLIC,
 }
 
-DESK: Mapping[tuple[str, str], Rule] = {
+DESK: Mapping[tuple[str, str], AccessRule] = {
     ("GET", "/"): PUBLIC,
     ("GET", "/desk/static/{digest}/{name}"): PUBLIC,
     ("GET", "/desk"): _VIEW,
@@ -180,9 +186,9 @@ DESK: Mapping[tuple[str, str], Rule] = {
     ("GET", "/desk/audit"): _ADMIN_ALL,
 }
 
-RULES: Mapping[tuple[str, str], Rule] = {**NATIVE, **DESK}
+RULES: Mapping[tuple[str, str], AccessRule] = {**NATIVE, **DESK}
 
 
-def rule_of(method: str, template: str) -> Rule | None:
+def rule_of(method: str, template: str) -> AccessRule | None:
     """Return the rule of an operation, by method and path template; None without one. HEAD has the rule of GET."""
     return RULES.get(("GET" if method == "HEAD" else method, template))

@@ -24,7 +24,7 @@ class TargetError(Unavailable):
     """A target did not accept an alert."""
 
 
-class Target(Protocol):
+class AlertTarget(Protocol):
     """A destination of alerts; `name` is for logs."""
 
     name: str
@@ -51,7 +51,7 @@ class Webhook:
         return alert.document
 
 
-def webhook(settings: AlertSettings) -> Target | None:
+def webhook(settings: AlertSettings) -> AlertTarget | None:
     """Return the configured webhook; None if there is none."""
     url = settings.alert_webhook_url
     return None if url is None else Webhook(url.get_secret_value())
@@ -79,7 +79,7 @@ class Slack(Webhook):
         return {"text": _escaped(alert.subject), "blocks": [block]}
 
 
-def slack(settings: AlertSettings) -> Target | None:
+def slack(settings: AlertSettings) -> AlertTarget | None:
     """Return the configured Slack webhook; None if there is none."""
     url = settings.alert_slack_url
     return None if url is None else Slack(url.get_secret_value())
@@ -134,7 +134,7 @@ class Email:
         return server
 
 
-def email(settings: AlertSettings) -> Target | None:
+def email(settings: AlertSettings) -> AlertTarget | None:
     """Return the configured mail server; None if the settings have no server or no sender."""
     url, sender = settings.alert_smtp_url, settings.alert_email_from
     if url is None or sender is None:
@@ -142,22 +142,22 @@ def email(settings: AlertSettings) -> Target | None:
     return Email(url.get_secret_value(), sender, settings.alert_email_to)
 
 
-CHANNELS: tuple[Callable[[AlertSettings], Target | None], ...] = (webhook, slack, email)
+CHANNELS: tuple[Callable[[AlertSettings], AlertTarget | None], ...] = (webhook, slack, email)
 """Functions that return the configured target of their kind, or None."""
 
 
-def targets_of(settings: AlertSettings) -> tuple[Target, ...]:
+def targets_of(settings: AlertSettings) -> tuple[AlertTarget, ...]:
     """Return the configured targets, which get all alerts."""
     found = (channel(settings) for channel in CHANNELS)
     return tuple(target for target in found if target is not None)
 
 
-def channels_of(settings: AlertSettings) -> dict[str, Target]:
+def channels_of(settings: AlertSettings) -> dict[str, AlertTarget]:
     """Return the channels of teams by name: Slack for URLs of its host, otherwise a webhook."""
     return {name: _channel(name, url.get_secret_value()) for name, url in settings.alert_channels.items()}
 
 
-def _channel(name: str, url: str) -> Target:
+def _channel(name: str, url: str) -> AlertTarget:
     target = Slack(url) if urlsplit(url).hostname == _SLACK_HOST else Webhook(url)
     target.name = f"channel-{name}"
     return target

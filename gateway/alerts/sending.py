@@ -14,7 +14,7 @@ from threading import Condition, Thread
 import structlog
 
 from tidegate.gateway.alerts.alert import Alert, AlertKind
-from tidegate.gateway.alerts.channels import Target, TargetError
+from tidegate.gateway.alerts.channels import AlertTarget, TargetError
 
 _log = structlog.get_logger()
 
@@ -80,7 +80,7 @@ class AlertThrottle:
 class TargetThread:
     """A thread that sends alerts to one target. It starts with the first alert."""
 
-    def __init__(self, target: Target, interval_seconds: float, clock: Clock = time.monotonic) -> None:
+    def __init__(self, target: AlertTarget, interval_seconds: float, clock: Clock = time.monotonic) -> None:
         self._target = target
         self._throttle = AlertThrottle(interval_seconds)
         self._clock = clock
@@ -149,10 +149,10 @@ class AlertSender:
 
     def __init__(
         self,
-        targets: Sequence[Target],
+        targets: Sequence[AlertTarget],
         interval_seconds: float,
         clock: Clock = time.monotonic,
-        channels: Mapping[str, Target] | None = None,
+        channels: Mapping[str, AlertTarget] | None = None,
     ) -> None:
         self._threads = [TargetThread(target, interval_seconds, clock) for target in targets]
         self._channels = {

@@ -15,7 +15,7 @@ from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.document.terms import OnViolation
 from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.formats.writers import WriterSchemas
-from tidegate.contracts.infer.values import Tally
+from tidegate.contracts.infer.values import Occurrences
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.registry_client.subject_schemas import SubjectSchemas
 from tidegate.contracts.rules.clock import Moments
@@ -124,15 +124,15 @@ def _refusing_rules(contract: DataContract) -> frozenset[str]:
 class ChangedVerdicts:
     """The records whose verdict differs: their total, and their number by cause."""
 
-    records: Tally = field(default_factory=Tally)
-    causes: dict[tuple[Stage, str, str], Tally] = field(default_factory=dict)
+    records: Occurrences = field(default_factory=Occurrences)
+    causes: dict[tuple[Stage, str, str], Occurrences] = field(default_factory=dict)
 
     def add(self, version: Version, records: Records) -> None:
         """Count records that only `version` refuses."""
         self.records.add_counted(len(records.positions), records.positions.tolist())
         for verdict, position in zip(version.verdicts(records), records.positions.tolist(), strict=True):
             for cause in version.causes(verdict):
-                self.causes.setdefault(cause, Tally()).add_counted(1, [position])
+                self.causes.setdefault(cause, Occurrences()).add_counted(1, [position])
 
 
 @dataclass(slots=True)

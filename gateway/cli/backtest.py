@@ -18,7 +18,7 @@ from tidegate.contracts.document.load import LoadedContract
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.document.times import instant_key
 from tidegate.contracts.errors import ContractError, SettingsError
-from tidegate.contracts.infer.values import Tally
+from tidegate.contracts.infer.values import Occurrences
 from tidegate.contracts.judge.plan import compile_plan
 from tidegate.contracts.lint.lint import lint
 from tidegate.contracts.rules.clock import Moments
@@ -148,7 +148,7 @@ def backtest(  # noqa: PLR0913 - one parameter for each option
             reader = _reader(source, contract, base)
             new, old = (_version_of_files(each, reader) for each in (contract, base))
         found = Backtest(new, old)
-        unreadable = Tally()
+        unreadable = Occurrences()
         for records in _records(source, reader, sample, unreadable):
             found.add(records)
         report = BacktestReport(
@@ -198,7 +198,7 @@ def _part(start: str, sample: int | None) -> TopicPart:
     return TopicPart(max(0, int(instant) // 1_000_000), is_time=True, sample=sample)
 
 
-def _unread(source: Source, max_seconds: float, unreadable: Tally) -> str | None:
+def _unread(source: Source, max_seconds: float, unreadable: Occurrences) -> str | None:
     reasons = []
     if not source.is_whole:
         reasons.append(
@@ -230,7 +230,7 @@ def _reader(source: Source, contract: DataContract, base: DataContract) -> Recor
 
 
 def _records(
-    source: Source, reader: RecordReader | None, sample: int | None, unreadable: Tally
+    source: Source, reader: RecordReader | None, sample: int | None, unreadable: Occurrences
 ) -> Iterator[Records]:
     """Yield the records of a source, all with the same batch time. Without `reader`, the source is a topic."""
     now = time.time_ns()

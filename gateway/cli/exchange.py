@@ -17,7 +17,7 @@ from ruamel.yaml import YAML
 
 from tidegate.contracts.document.load import read_source
 from tidegate.contracts.document.model import DataContract
-from tidegate.contracts.document.source import Source
+from tidegate.contracts.document.source import SourceDocument
 from tidegate.contracts.errors import ContractError, Problem, SettingsError
 from tidegate.contracts.exchange.imported import Imported
 from tidegate.contracts.exchange.odcs import write_odcs
@@ -115,7 +115,7 @@ def import_(
     show_left_out(imported.left_out)
 
 
-def _source(file: str, subject: str | None) -> Source:
+def _source(file: str, subject: str | None) -> SourceDocument:
     if subject is not None:
         raise SettingsError(f"--subject is of a schema registry, and {file} is not the address of one")
     try:

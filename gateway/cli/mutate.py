@@ -11,7 +11,7 @@ import pyarrow as pa
 import typer
 from rich.text import Text
 
-from tidegate.contracts.infer.values import Tally
+from tidegate.contracts.infer.values import Occurrences
 from tidegate.contracts.lint.lint import lint
 from tidegate.contracts.strength.measure import (
     GoodRecords,
@@ -89,7 +89,7 @@ def mutate(  # noqa: PLR0913 - one parameter for each option
     is accepted, or the contract has problems; 2 usage.
     """
     good = GoodRecords(plan_for_mutation(lint(contract).contract), max_records)
-    unreadable = Tally()
+    unreadable = Occurrences()
     with open_source(str(data), SourceOptions(nulls=tuple(null or ()), default=FileFormat.LINES)) as source:
         for block in RecordReader(source, good.plan.contract).blocks():
             unreadable.add_counted(len(block.unreadable), [each.position for each in block.unreadable])

@@ -15,7 +15,7 @@ from tidegate.contracts.lint.lint import lint
 from tidegate.contracts.words import counted, seen
 from tidegate.gateway.cli.options import DEFAULT_REGISTRY, RegistryUrl
 from tidegate.gateway.cli.terminal import err, out, show_error, show_warnings
-from tidegate.gateway.client.registry import Published, RegistryClient
+from tidegate.gateway.client.registry import PublicationAnswer, RegistryClient
 from tidegate.gateway.exits import ExitCode
 from tidegate.gateway.registry.unjudged_rules import count_of, noted_in
 
@@ -68,12 +68,12 @@ def publish(files: Files, registry: RegistryUrl = DEFAULT_REGISTRY) -> None:
         raise typer.Exit(ExitCode.FINDINGS)
 
 
-def _notes(published: Published) -> list[str]:
+def _notes(published: PublicationAnswer) -> list[str]:
     """Return a line for each part of the version that is not enforced, with the reason."""
     return [f"  note: {seen(line)}" for line in (published.note or "").splitlines()]
 
 
-def _enforcement(published: Published) -> str | None:
+def _enforcement(published: PublicationAnswer) -> str | None:
     """Return a line on whether a job enforces the contract; None for a retired version, or an older registry."""
     if published.status == Status.DRAFT:
         return (

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from tidegate.contracts.infer.values import Tally
+from tidegate.contracts.infer.values import Occurrences
 from tidegate.contracts.words import counted
 from tidegate.gateway.cli.terminal import SILENT_SECONDS, err
 from tidegate.gateway.sources.source import Source
@@ -52,7 +52,7 @@ def reading(source: Readable) -> Iterator[Callable[[int], None]]:
         progress.stop()
 
 
-def unread_text(source: Source, unreadable: Tally) -> str | None:
+def unread_text(source: Source, unreadable: Occurrences) -> str | None:
     """Return a sentence with the number of unreadable records and the first places; None if there are none."""
     if not unreadable.count:
         return None

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from tidegate.contracts.document.load import LoadedContract, dump_contract
 from tidegate.contracts.errors import ContractError, NotFoundError, Problem, SettingsError
-from tidegate.contracts.registry_client.messages import Answer, Request
+from tidegate.contracts.registry_client.messages import RegistryAnswer, Request
 from tidegate.contracts.registry_client.requests import CONTRACTS, contract_path
 from tidegate.gateway.client.registry import RegistryClient
 from tidegate.gateway.http.models.answers import ContractDetail
@@ -82,7 +82,7 @@ class ConsumerClient(RegistryClient):
     def _read(self, method: str, path: str, model: type[M]) -> M:
         return self._model(self._ask(Request(method, path)), model)
 
-    def _model(self, answer: Answer, model: type[M]) -> M:
+    def _model(self, answer: RegistryAnswer, model: type[M]) -> M:
         """Parse the body of a response. Raises the error for its status."""
         try:
             if answer.is_success:

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 import httpx
 
 from tidegate.contracts.errors import Unavailable
-from tidegate.contracts.registry_client.messages import Answer, Request
+from tidegate.contracts.registry_client.messages import RegistryAnswer, Request
 from tidegate.contracts.registry_client.requests import stream_path
 from tidegate.gateway.client.registry import RegistryClient
 
@@ -81,7 +81,7 @@ class QuarantineClient(RegistryClient):
         try:
             with self._http.stream("GET", path) as response:
                 if not response.is_success:
-                    answer = Answer(response.status_code, response.reason_phrase, response.read())
+                    answer = RegistryAnswer(response.status_code, response.reason_phrase, response.read())
                     self._require_found(answer)
                 yield from response.iter_bytes()
         except httpx.TransportError as error:

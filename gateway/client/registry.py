@@ -22,7 +22,7 @@ from tidegate.contracts.errors import (
     SettingsError,
     Unavailable,
 )
-from tidegate.contracts.registry_client.messages import Answer, Request, send
+from tidegate.contracts.registry_client.messages import RegistryAnswer, Request, send
 from tidegate.contracts.registry_client.requests import (
     CONTRACTS,
     WHOAMI,
@@ -52,7 +52,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublicationAnswer:
     """The response of the registry to a publication. `is_new` is False if the version was already published."""
 
     contract_id: str
@@ -118,7 +118,7 @@ class RegistryClient:
         """Close the connections."""
         self._http.close()
 
-    def publish(self, loaded: LoadedContract) -> Published:
+    def publish(self, loaded: LoadedContract) -> PublicationAnswer:
         """Publish a contract that compiles.
 
         Raises ContractError with positions in the author's files, and ConflictError with a message on what to do.
@@ -127,7 +127,7 @@ class RegistryClient:
         if answer.status in {HTTPStatus.OK, HTTPStatus.CREATED}:
             body = answer.document
             is_new = answer.status == HTTPStatus.CREATED
-            return Published(
+            return PublicationAnswer(
                 body["id"],
                 body["version"],
                 body["registry_id"],
@@ -142,7 +142,7 @@ class RegistryClient:
         """Return the contracts with an active or deprecated version, ordered by id."""
         return tuple(Enforced(one.id, one.topic) for one in list_contracts(self._listed) if one.is_enforced)
 
-    def _listed(self, request: Request) -> Answer:
+    def _listed(self, request: Request) -> RegistryAnswer:
         answer = self._ask(request)
         if not answer.is_ok:
             raise self._error(answer)
@@ -304,7 +304,7 @@ class RegistryClient:
         request = Request("POST", stream_path(stream, decision), json.dumps(body).encode())
         return self._parsed(self._ask(request), StreamControl)
 
-    def _require_found(self, answer: Answer) -> Answer:
+    def _require_found(self, answer: RegistryAnswer) -> RegistryAnswer:
         """Return the response if its status is 200. Raises NotFoundError for an unknown resource, or other errors."""
         if answer.is_unknown:
             raise NotFoundError(f"{self.url}: {answer.document.get('detail')}")
@@ -312,7 +312,7 @@ class RegistryClient:
             raise self._error(answer)
         return answer
 
-    def _parsed(self, answer: Answer, model: type[M]) -> M:
+    def _parsed(self, answer: RegistryAnswer, model: type[M]) -> M:
         try:
             return self._require_found(answer).read(model)
         except ValidationError as error:
@@ -328,7 +328,7 @@ class RegistryClient:
                 raise self._error(answer)
             self._is_registry = True
 
-    def _ask(self, request: Request) -> Answer:
+    def _ask(self, request: Request) -> RegistryAnswer:
         try:
             return send(self._http, request)
         except httpx.UnsupportedProtocol as error:
@@ -339,7 +339,7 @@ class RegistryClient:
                 "or name another with --registry"
             ) from error
 
-    def _error(self, answer: Answer, loaded: LoadedContract | None = None) -> Exception:
+    def _error(self, answer: RegistryAnswer, loaded: LoadedContract | None = None) -> Exception:
         body = answer.document
         detail = str(body.get("detail") or body.get("title") or answer.reason)
         if loaded and answer.status == HTTPStatus.UNPROCESSABLE_ENTITY and body.get("errors"):

@@ -15,7 +15,7 @@ _MOST_REFERENCES: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class SubjectVersion:
+class LatestVersion:
     """The latest version of a subject, the schemas that it references, and the configuration of the subject.
 
     `entry` is the version as the registry returns it. `referred` has the entries of all referenced schemas, direct and
@@ -31,7 +31,7 @@ class SubjectVersion:
 class SubjectClient(RegistryClient):
     """A client for subjects. Like `RegistryClient`, it raises Unavailable, CredentialsError and SettingsError."""
 
-    def newest(self, subject: str) -> SubjectVersion:
+    def newest(self, subject: str) -> LatestVersion:
         """Return the latest version of a subject with its references. Raises NotFoundError.
 
         Raises SettingsError for more than _MOST_REFERENCES references.
@@ -49,7 +49,7 @@ class SubjectClient(RegistryClient):
                 referred[key] = self._version(*key)
                 waiting.append(referred[key])
         answer = self._ask(Request("GET", f"/config/{quote(subject, safe='')}?defaultToGlobal=true"))
-        return SubjectVersion(subject, entry, referred, answer.document if answer.is_ok else {})
+        return LatestVersion(subject, entry, referred, answer.document if answer.is_ok else {})
 
     def _version(self, subject: str, version: int | str) -> dict[str, Any]:
         answer = self._ask(Request("GET", f"/subjects/{quote(subject, safe='')}/versions/{version}"))

@@ -92,7 +92,7 @@ class Broker:
         self._java = java
         self._options = options or BrokerOptions()
         self._child: Child | None = None
-        self._claims: tuple[ports.Claim, ...] = ()
+        self._claims: tuple[ports.ClaimedPort, ...] = ()
         self._cluster_id = ""
 
     @property

@@ -23,7 +23,7 @@ _REASONS = ("server access error", "no space left", "download failed", "not foun
 
 
 @dataclass(frozen=True, slots=True)
-class Resolution:
+class JarResolution:
     """Jars to resolve into `target/<configuration>/`. `cache` speeds up another attempt; `expected` is their number."""
 
     ivy_file: Path
@@ -32,7 +32,7 @@ class Resolution:
     expected: int
 
 
-def resolve(resolution: Resolution, java: Java, progress: Progress) -> None:
+def resolve(resolution: JarResolution, java: Java, progress: Progress) -> None:
     """Resolve every configuration of an Ivy file into its own folder.
 
     TIDEGATE_IVY_SETTINGS names an ivysettings.xml for a mirror. Raises Unavailable, with advice, if a download fails,

@@ -20,7 +20,7 @@ from pathlib import Path
 import platformdirs
 
 from tidegate.contracts.errors import SettingsError
-from tidegate.gateway.embedded.ivy import Progress, Resolution, resolve
+from tidegate.gateway.embedded.ivy import JarResolution, Progress, resolve
 from tidegate.gateway.embedded.java import find_java
 
 LOCK_FILE = Path(__file__).with_name("jars.lock")
@@ -88,7 +88,7 @@ class JarCache:
                 target = Path(scratch) / "jars"
                 # Kept after an interrupted download, so that the next attempt continues it.
                 cache = root / ".ivy"
-                resolve(Resolution(self._ivy_file, cache, target, len(self.lock)), java, progress)
+                resolve(JarResolution(self._ivy_file, cache, target, len(self.lock)), java, progress)
                 shutil.rmtree(cache, ignore_errors=True)
                 differences = self._differences(target, progress)
                 if differences:
@@ -140,7 +140,7 @@ def relock(progress: Progress | None = None, lock_file: Path = LOCK_FILE, ivy_fi
     """Resolve an Ivy file again, and write the lock from the downloaded jars; return their number."""
     with tempfile.TemporaryDirectory(prefix="tidegate-jars-") as scratch:
         target = Path(scratch) / "jars"
-        resolve(Resolution(ivy_file, Path(scratch) / "ivy", target, 0), find_java(), progress or _silent)
+        resolve(JarResolution(ivy_file, Path(scratch) / "ivy", target, 0), find_java(), progress or _silent)
         found = sorted(target.rglob("*.jar"))
         lock_file.write_text("".join(f"{_sha256(path)}  {path.relative_to(target)}\n" for path in found))
     return len(found)

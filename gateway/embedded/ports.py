@@ -37,7 +37,7 @@ def is_free(port: int) -> bool:
         return True
 
 
-class Claim:
+class ClaimedPort:
     """A free port that other runs do not take until it is released or this process ends.
 
     It covers the seconds between the choice of a port and the moment when a server listens on it. It only excludes
@@ -53,7 +53,7 @@ class Claim:
         self._lock.close()
 
 
-def claim(preferred: int | None = None, *, last: Path | None = None) -> Claim:
+def claim(preferred: int | None = None, *, last: Path | None = None) -> ClaimedPort:
     """Claim the first free port of: the one in the file `last`, `preferred`, random ones. Raises SettingsError.
 
     So a server has the port of its last start (`keep`), and clients find it again.
@@ -85,7 +85,7 @@ def _kept(last: Path | None) -> int | None:
     )
 
 
-def claim_exactly(port: int, *, option: str) -> Claim:
+def claim_exactly(port: int, *, option: str) -> ClaimedPort:
     """Claim the port that `option` names. Raises SettingsError, which names the user of the port if known."""
     claimed = _try(port)
     if claimed is not None:
@@ -96,7 +96,7 @@ def claim_exactly(port: int, *, option: str) -> Claim:
     )
 
 
-def _try(port: int) -> Claim | None:
+def _try(port: int) -> ClaimedPort | None:
     folder = Path(tempfile.gettempdir()) / f"tidegate-{os.getuid()}" / "ports"
     folder.mkdir(parents=True, exist_ok=True)
     lock = (folder / str(port)).open("w")
@@ -108,7 +108,7 @@ def _try(port: int) -> Claim | None:
     if not is_free(port):
         lock.close()
         return None
-    return Claim(port, lock)
+    return ClaimedPort(port, lock)
 
 
 def holder(port: int) -> str | None:

@@ -39,8 +39,8 @@ from tidegate.gateway.registry.changes import Review
 from tidegate.gateway.registry.compatibility_groups import CompatibilityGroups
 from tidegate.gateway.registry.consumers import KnownConsumer
 from tidegate.gateway.registry.judging import JudgedRecords
-from tidegate.gateway.registry.publication import ContractPage, Publication
-from tidegate.gateway.storage.agreements import Proposal
+from tidegate.gateway.registry.publication import Publication, PublishedContracts
+from tidegate.gateway.storage.agreements import WeakeningProposal
 from tidegate.gateway.storage.sql import ContractVersion
 from tidegate.gateway.streams.reports import Enforcement, RefusalBucket
 from tidegate.gateway.streams.status import status_of
@@ -83,7 +83,7 @@ def publication_receipt(
     )
 
 
-def contract_list(page: ContractPage, readers: Readers, offset: int, limit: int) -> ContractList:
+def contract_list(page: PublishedContracts, readers: Readers, offset: int, limit: int) -> ContractList:
     """Convert one page of the list of contracts."""
     contracts = tuple(published_contract(version, readers) for version in page.contracts)
     return ContractList(contracts=contracts, total=page.total, offset=offset, limit=limit)
@@ -177,7 +177,7 @@ def consumer_info(known: KnownConsumer) -> ConsumerInfo:
     )
 
 
-def proposal_info(proposal: Proposal) -> ProposalInfo:
+def proposal_info(proposal: WeakeningProposal) -> ProposalInfo:
     """Convert a change that needs an approval, with the next step towards it."""
     return ProposalInfo(
         contract=proposal.contract_id,

@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import NotFoundError
 from tidegate.gateway.access.principal import ANONYMOUS, Forbidden, Principal, Role, forbidden
-from tidegate.gateway.access.rules import Reach, Rule, rule_of
+from tidegate.gateway.access.rules import AccessRule, Reach, rule_of
 from tidegate.gateway.http.dependencies import get_factory
 from tidegate.gateway.storage.database import Database
 
@@ -64,7 +64,7 @@ async def permit(request: Request) -> None:
 
 
 async def permit_rule(
-    request: Request, principal: Principal, rule: Rule, parameters: Mapping[str, str]
+    request: Request, principal: Principal, rule: AccessRule, parameters: Mapping[str, str]
 ) -> None:
     """Authorize a principal by a rule and the parameters of the path.
 
@@ -87,7 +87,7 @@ async def permit_rule(
             _permit_by_role(principal, rule, parameters)
 
 
-def _permit_by_role(principal: Principal, rule: Rule, parameters: Mapping[str, str]) -> None:
+def _permit_by_role(principal: Principal, rule: AccessRule, parameters: Mapping[str, str]) -> None:
     match rule.reach:
         case Reach.EVERYWHERE:
             is_permitted, of_what = principal.may_everywhere(rule.role), "of every subject"

@@ -34,8 +34,8 @@ from tidegate.gateway.registry.compatibility_groups import (
 from tidegate.gateway.registry.proofs import proven, write
 from tidegate.gateway.registry.schemas.names import GLOBAL
 from tidegate.gateway.registry.subject_scope import ENFORCED, config_of, subject_of_contract
-from tidegate.gateway.storage.agreements import Proposal
-from tidegate.gateway.storage.audit_chain import Change, content_hash
+from tidegate.gateway.storage.agreements import WeakeningProposal
+from tidegate.gateway.storage.audit_chain import AuditedAction, content_hash
 from tidegate.gateway.storage.database import Database, Service
 from tidegate.gateway.storage.sql import ContractVersion, Stores
 
@@ -60,7 +60,7 @@ T = TypeVar("T")
 class NotApproved(ConflictError):  # noqa: N818 - named for what is missing
     """A change that weakens the enforced contract without the approval of another person."""
 
-    def __init__(self, proposal: Proposal) -> None:
+    def __init__(self, proposal: WeakeningProposal) -> None:
         super().__init__(_sentence(proposal), proposal)
         self.proposal = proposal
 
@@ -68,11 +68,13 @@ class NotApproved(ConflictError):  # noqa: N818 - named for what is missing
 class Approvals(Service):
     """A service that lists, approves and rejects proposed changes."""
 
-    def proposals(self, contract_id: str) -> tuple[Proposal, ...]:
+    def proposals(self, contract_id: str) -> tuple[WeakeningProposal, ...]:
         """Return the proposed changes of the enforced version, oldest first. Raises NotFoundError."""
         return self._database.read(lambda stores: _open_proposals(stores, contract_id))
 
-    def approve(self, contract_id: str, candidate: str, by: Principal = ANONYMOUS) -> tuple[Proposal, bool]:
+    def approve(
+        self, contract_id: str, candidate: str, by: Principal = ANONYMOUS
+    ) -> tuple[WeakeningProposal, bool]:
         """Approve one proposed change; return it, and whether the approval is new.
 
         Raises NotFoundError if the fingerprint is not proposed against the enforced version, Forbidden for the author
@@ -93,7 +95,7 @@ class Approvals(Service):
             stores.audit.append(_change(approved, by, APPROVED, subject, at))
             return approved, True
 
-    def reject(self, contract_id: str, candidate: str, by: Principal = ANONYMOUS) -> Proposal:
+    def reject(self, contract_id: str, candidate: str, by: Principal = ANONYMOUS) -> WeakeningProposal:
         """Delete one proposed change, and its approval if it has one; return it.
 
         Its author may propose it again. Raises NotFoundError if the fingerprint is not proposed against the enforced
@@ -158,14 +160,14 @@ def guard_grouping(stores: Stores, scope: str, group: str | None, by: Principal,
 
 def weakened_by_grouping(
     stores: Stores, scope: str, group: str | None, by: Principal, at: datetime
-) -> tuple[Proposal, ...]:
+) -> tuple[WeakeningProposal, ...]:
     """Return a proposal for each contract that another `compatibilityGroup` of a scope would weaken.
 
     Of all subjects, these are only as many as the refusal needs. Raises ConflictError if too many contracts change, or
     if the groups of one could not write one table.
     """
     changed: list[str] = []
-    found: list[Proposal] = []
+    found: list[WeakeningProposal] = []
     for contract_id, topic, setting in _regrouped(stores, scope, group):
         before = baseline(stores, contract_id)
         moves = [] if before is None else _moves(stores, before, topic, setting)
@@ -232,7 +234,7 @@ def _grouping_proposal(
     moves: list[tuple[str, str]],
     by: Principal,
     at: datetime,
-) -> Proposal | None:
+) -> WeakeningProposal | None:
     """Return the proposal of a setting under which weaker versions judge some records; None if none is weaker.
 
     The candidate is a fingerprint of the setting and of these versions, so its approval permits no other change.
@@ -329,12 +331,14 @@ def _proposal(
     weakened: tuple[Weakening, ...],
     by: Principal,
     at: datetime,
-) -> Proposal:
+) -> WeakeningProposal:
     candidate, version = (NOTHING, "") if after is None else (after.fingerprint, after.version)
-    return Proposal(before.contract_id, before.fingerprint, candidate, version, weakened, by.name, at)
+    return WeakeningProposal(
+        before.contract_id, before.fingerprint, candidate, version, weakened, by.name, at
+    )
 
 
-def _require_approval(stores: Stores, wanted: Proposal, by: Principal, at: datetime) -> None:
+def _require_approval(stores: Stores, wanted: WeakeningProposal, by: Principal, at: datetime) -> None:
     subject = subject_of_contract(stores, wanted.contract_id)
     found = stores.proposals.find(wanted.contract_id, wanted.base, wanted.candidate)
     if by is ANONYMOUS:
@@ -349,17 +353,17 @@ def _require_approval(stores: Stores, wanted: Proposal, by: Principal, at: datet
         stores.proposals.remove(found)
 
 
-def _propose(stores: Stores, proposal: Proposal) -> None:
+def _propose(stores: Stores, proposal: WeakeningProposal) -> None:
     """Store a proposal unless it exists: its first author stays its author."""
     if stores.proposals.find(proposal.contract_id, proposal.base, proposal.candidate) is not None:
         return
     stores.proposals.put(proposal)
     subject = subject_of_contract(stores, proposal.contract_id)
     at, who = proposal.proposed_at, proposal.proposed_by
-    stores.audit.append(Change(at, who, PROPOSED, subject, proposal.base, proposal.candidate))
+    stores.audit.append(AuditedAction(at, who, PROPOSED, subject, proposal.base, proposal.candidate))
 
 
-def _open_proposals(stores: Stores, contract_id: str) -> tuple[Proposal, ...]:
+def _open_proposals(stores: Stores, contract_id: str) -> tuple[WeakeningProposal, ...]:
     subject_of_contract(stores, contract_id)
     enforced = baseline(stores, contract_id)
     if enforced is None:
@@ -370,7 +374,7 @@ def _open_proposals(stores: Stores, contract_id: str) -> tuple[Proposal, ...]:
 
 def _require_proposal(
     stores: Stores, contract_id: str, candidate: str, by: Principal
-) -> tuple[Proposal, str]:
+) -> tuple[WeakeningProposal, str]:
     """Return the open proposal of a candidate, and its subject. Raises NotFoundError, Forbidden."""
     found = next((each for each in _open_proposals(stores, contract_id) if each.candidate == candidate), None)
     if found is None:
@@ -383,11 +387,13 @@ def _require_proposal(
     return found, subject
 
 
-def _change(proposal: Proposal, by: Principal, action: str, subject: str, at: datetime) -> Change:
-    return Change(at, by.name, action, subject, proposal.base, proposal.candidate)
+def _change(
+    proposal: WeakeningProposal, by: Principal, action: str, subject: str, at: datetime
+) -> AuditedAction:
+    return AuditedAction(at, by.name, action, subject, proposal.base, proposal.candidate)
 
 
-def _sentence(proposal: Proposal) -> str:
+def _sentence(proposal: WeakeningProposal) -> str:
     sentences = [each.sentence for each in proposal.weakenings]
     if len(sentences) > _MOST_SHOWN:
         sentences = [*sentences[:_MOST_SHOWN], f"and {len(sentences) - _MOST_SHOWN} more"]
@@ -395,7 +401,7 @@ def _sentence(proposal: Proposal) -> str:
     return f"{what} would be less strict than what is enforced: {'; '.join(sentences)}. {next_step(proposal)}"
 
 
-def next_step(proposal: Proposal) -> str:
+def next_step(proposal: WeakeningProposal) -> str:
     """Return the next step before the change takes effect."""
     return (
         f"Have another person than {proposal.proposed_by}, with the role approver, run `tidegate approve "

@@ -19,7 +19,7 @@ from tidegate.gateway.registry.schemas.errors import (
 )
 from tidegate.gateway.registry.schemas.names import context_of, subject_to_register
 from tidegate.gateway.registry.subject_deletion import SubjectDeletion
-from tidegate.gateway.storage.audit_chain import Change, content_hash
+from tidegate.gateway.storage.audit_chain import AuditedAction, content_hash
 from tidegate.gateway.storage.database import Service
 from tidegate.gateway.storage.sql import Stores
 from tidegate.gateway.storage.subject_settings import StoredAssociation
@@ -92,7 +92,7 @@ class Associations(Service):
         with self._database.writing() as stores:
             kept = []
             for _, association in wanted:
-                change = Change(at, by.name, "association.made", association.subject)
+                change = AuditedAction(at, by.name, "association.made", association.subject)
                 kept.append(_put(stores, association, change, replaces=replaces))
             if is_dry:
                 stores.undo()
@@ -118,7 +118,9 @@ class Associations(Service):
         with self._database.writing() as stores:
             for one in (each for each in _find(stores, wanted) if each in found):
                 stores.associations.remove(one)
-                stores.audit.append(Change(at, by.name, "association.removed", one.subject, _hash(one)))
+                stores.audit.append(
+                    AuditedAction(at, by.name, "association.removed", one.subject, _hash(one))
+                )
 
     def _is_alive(self, subject: str) -> bool:
         return bool(self._database.read(lambda stores: stores.subjects.alive(subject)[1]))
@@ -149,7 +151,7 @@ class Associations(Service):
 
 
 def _put(
-    stores: Stores, association: StoredAssociation, change: Change, *, replaces: bool
+    stores: Stores, association: StoredAssociation, change: AuditedAction, *, replaces: bool
 ) -> StoredAssociation:
     if not stores.subjects.numbers(association.subject, Deleted.LEFT_OUT):
         raise no_active_version(association.subject)
@@ -173,7 +175,7 @@ def _put(
     stores.associations.put(association)
     before = None if held is None else _hash(held)
     stores.audit.append(
-        Change(change.at, change.who, change.action, change.subject, before, _hash(association))
+        AuditedAction(change.at, change.who, change.action, change.subject, before, _hash(association))
     )
     return association
 

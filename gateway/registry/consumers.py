@@ -22,7 +22,7 @@ from tidegate.gateway.registry.proofs import proven, write
 from tidegate.gateway.registry.publication import compiled, require_id
 from tidegate.gateway.registry.subject_scope import ENFORCED, subject_of_contract
 from tidegate.gateway.storage.agreements import Acknowledgement, StoredConsumer
-from tidegate.gateway.storage.audit_chain import Change, content_hash
+from tidegate.gateway.storage.audit_chain import AuditedAction, content_hash
 from tidegate.gateway.storage.database import Service
 from tidegate.gateway.storage.sql import ContractVersion, Stores
 
@@ -90,7 +90,7 @@ class ConsumerService(Service):
             action = "contract.consumer-registered" if known is None else "contract.consumer-changed"
             before = None if known is None else _hash(known.consumer)
             stores.audit.append(
-                Change(stored.registered_at, by.name, action, subject, before, _hash(consumer))
+                AuditedAction(stored.registered_at, by.name, action, subject, before, _hash(consumer))
             )
             return stored, known is None
 
@@ -112,7 +112,7 @@ class ConsumerService(Service):
             stores.consumers.remove(contract_id, consumer_id)
             stores.consumers.withdraw(contract_id, consumer_id)
             gone = _hash(found.consumer)
-            stores.audit.append(Change(at, by.name, "contract.consumer-removed", subject, gone, None))
+            stores.audit.append(AuditedAction(at, by.name, "contract.consumer-removed", subject, gone, None))
             return found
 
     def consumers(self, contract_id: str) -> tuple[KnownConsumer, ...]:
@@ -164,7 +164,7 @@ class ConsumerService(Service):
             stores.consumers.acknowledge(made)
             content = {"consumer": made.consumer, "candidate": candidate, "agreed_by": made.agreed_by}
             action = "contract.change-acknowledged"
-            stores.audit.append(Change(at, by.name, action, subject, None, content_hash(content)))
+            stores.audit.append(AuditedAction(at, by.name, action, subject, None, content_hash(content)))
             return made, True
 
     def acknowledgements(self, contract_id: str) -> tuple[Acknowledgement, ...]:

@@ -15,7 +15,7 @@ from tidegate.contracts.explain.account import Explainer, Explanation
 from tidegate.contracts.formats.writers import WriterSchema, WriterSchemas
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 from tidegate.contracts.verdict import Verdict
-from tidegate.gateway.registry.publication import Registry
+from tidegate.gateway.registry.publication import ContractRegistry
 from tidegate.gateway.registry.schemas.entities import AVRO, JSON
 from tidegate.gateway.registry.subject_reading import ListedSubjects, SubjectReader
 from tidegate.gateway.storage.sql import ContractVersion
@@ -74,7 +74,7 @@ def _compile(document: bytes) -> EnforcementPlan:
 class JudgeService:
     """A service that judges posted records by a published version, and stores nothing."""
 
-    def __init__(self, registry: Registry, plans: PlanCache, subjects: SubjectReader) -> None:
+    def __init__(self, registry: ContractRegistry, plans: PlanCache, subjects: SubjectReader) -> None:
         self._registry = registry
         self._plans = plans
         self._subjects = subjects

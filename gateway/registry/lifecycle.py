@@ -23,7 +23,7 @@ from tidegate.gateway.registry.subject_scope import (
     topic_of_contract,
     unknown_contract,
 )
-from tidegate.gateway.storage.audit_chain import Change
+from tidegate.gateway.storage.audit_chain import AuditedAction
 from tidegate.gateway.storage.database import Service
 from tidegate.gateway.storage.sql import ContractVersion, Stores
 
@@ -218,7 +218,7 @@ def _change(
     *,
     is_gone: bool = False,
     is_new: bool = False,
-) -> Change:
+) -> AuditedAction:
     before = None if is_new else found.fingerprint
     after = None if is_gone else found.fingerprint
-    return Change(at, by.name, action, subject_of(found.topic), before, after)
+    return AuditedAction(at, by.name, action, subject_of(found.topic), before, after)

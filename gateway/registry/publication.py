@@ -34,7 +34,7 @@ from tidegate.gateway.registry.lifecycle import check_mode, find_alive
 from tidegate.gateway.registry.subject_contracts import add_subject_version, new_version, next_number
 from tidegate.gateway.registry.subject_scope import ENFORCED, topic_of_contract, unknown_contract
 from tidegate.gateway.registry.unjudged_rules import carried_problems
-from tidegate.gateway.storage.audit_chain import Change
+from tidegate.gateway.storage.audit_chain import AuditedAction
 from tidegate.gateway.storage.database import Service
 from tidegate.gateway.storage.sql import ContractVersion, Stores, VersionFilter
 
@@ -51,14 +51,14 @@ class Publication:
 
 
 @dataclass(frozen=True, slots=True)
-class ContractPage:
+class PublishedContracts:
     """A part of the list of contracts, each as its current version; `total` counts the whole list."""
 
     contracts: tuple[ContractVersion, ...]
     total: int
 
 
-class Registry(Service):
+class ContractRegistry(Service):
     """A service that publishes and finds contract versions."""
 
     def publish(self, document: bytes, name: str, by: Principal = ANONYMOUS) -> Publication:
@@ -117,9 +117,9 @@ class Registry(Service):
         """Return the id of the contract that owns a topic; None for a topic without one."""
         return self._database.read(lambda stores: stores.contracts.contract_of_topic(topic))
 
-    def contracts(self, wanted: VersionFilter, *, offset: int, limit: int) -> ContractPage:
+    def contracts(self, wanted: VersionFilter, *, offset: int, limit: int) -> PublishedContracts:
         """List contracts by id, filtered by properties of their current version."""
-        return ContractPage(
+        return PublishedContracts(
             *self._database.read(lambda stores: stores.contracts.page(wanted, ENFORCED, offset, limit))
         )
 
@@ -176,7 +176,7 @@ def require_id(stores: Stores, contract_id: str, by: Principal) -> None:
 
 
 def _store(stores: Stores, candidate: ContractVersion, contract: DataContract, by: Principal) -> Publication:
-    """Check a candidate against the stored versions, and store it. Raises as `Registry.publish`."""
+    """Check a candidate against the stored versions, and store it. Raises as `ContractRegistry.publish`."""
     require_id(stores, candidate.contract_id, by)
     found = stores.contracts.version(candidate.contract_id, candidate.version)
     if found is not None:
@@ -195,7 +195,7 @@ def _store(stores: Stores, candidate: ContractVersion, contract: DataContract, b
         check_publication(stores, contract)
     before = stores.contracts.highest(candidate.contract_id)
     stores.audit.append(
-        Change(
+        AuditedAction(
             candidate.published_at,
             by.name,
             "contract.published",

@@ -63,7 +63,7 @@ from tidegate.gateway.registry.subject_contracts import (
 )
 from tidegate.gateway.registry.subject_scope import IMPORT, check_writable, config_in_scope
 from tidegate.gateway.registry.unjudged_rules import check_judged, unjudged_rules
-from tidegate.gateway.storage.audit_chain import Change
+from tidegate.gateway.storage.audit_chain import AuditedAction
 from tidegate.gateway.storage.database import Service
 from tidegate.gateway.storage.sql import Stores
 from tidegate.gateway.storage.subjects import MAX_IMPORTED_ID, Deleted, StoredSchema, SubjectVersion
@@ -263,7 +263,7 @@ def _register(stores: Stores, wanted: _Wanted, compared: _Compared | None, at: d
         check_judged(unjudged_rules(kept, whole.rule_set), whole.rule_set, config)
     before = previous.schema.guid if previous else None
     action = _IMPORTED if is_import else _action(judgement)
-    stores.audit.append(Change(at, wanted.options.by.name, action, subject, before, schema.guid))
+    stores.audit.append(AuditedAction(at, wanted.options.by.name, action, subject, before, schema.guid))
     return _answer(stores, version, whole, is_new=True)
 
 

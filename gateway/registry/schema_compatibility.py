@@ -23,7 +23,7 @@ from tidegate.contracts.document.model import Compatibility
 from tidegate.contracts.formats.json_fields import JsonFields
 from tidegate.contracts.inclusion.answer import Difference, Inclusion, Outcome
 from tidegate.contracts.inclusion.avro import includes as avro_includes
-from tidegate.contracts.inclusion.json_schema import Pair
+from tidegate.contracts.inclusion.json_schema import SchemaPair
 from tidegate.gateway.registry.proofs import proven
 from tidegate.gateway.registry.schemas.entities import AVRO, JSON, Config
 from tidegate.gateway.registry.schemas.json_schema import NAMES, NEWEST, READINGS, closed, json_text, opened
@@ -172,7 +172,7 @@ def _included(schema_type: str, old: str, new: str, direction: Direction) -> Inc
     is_forward = direction is Direction.FORWARD
     if schema_type == AVRO:
         return avro_includes(after, before) if is_forward else avro_includes(before, after)
-    pair = Pair(before, after, formats_asserted=(True, True))
+    pair = SchemaPair(before, after, formats_asserted=(True, True))
     return pair.back() if is_forward else pair.forth()
 
 

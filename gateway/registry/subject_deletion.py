@@ -22,7 +22,7 @@ from tidegate.gateway.registry.schemas.errors import (
 from tidegate.gateway.registry.schemas.names import DEFAULT_CONTEXT, canonical, context_of, topic_of
 from tidegate.gateway.registry.subject_reading import LATEST
 from tidegate.gateway.registry.subject_scope import check_writable
-from tidegate.gateway.storage.audit_chain import Change
+from tidegate.gateway.storage.audit_chain import AuditedAction
 from tidegate.gateway.storage.database import Service
 from tidegate.gateway.storage.sql import Stores
 from tidegate.gateway.storage.subjects import Deleted, SubjectVersion
@@ -110,7 +110,9 @@ class SubjectDeletion(Service):
                 stores.subjects.remove_version(subject, number)
             delete_contract_version(stores, found, deletion.at, permanent=deletion.permanent)
             action = "subject.version-purged" if deletion.permanent else "subject.version-deleted"
-            stores.audit.append(Change(deletion.at, deletion.by.name, action, subject, found.schema.guid))
+            stores.audit.append(
+                AuditedAction(deletion.at, deletion.by.name, action, subject, found.schema.guid)
+            )
 
 
 class _Deletion:

@@ -34,7 +34,7 @@ from tidegate.gateway.registry.subject_scope import (
     mode_in_scope,
     mode_of,
 )
-from tidegate.gateway.storage.audit_chain import Change, content_hash
+from tidegate.gateway.storage.audit_chain import AuditedAction, content_hash
 from tidegate.gateway.storage.database import Service
 from tidegate.gateway.storage.sql import Stores
 from tidegate.gateway.storage.subjects import Deleted
@@ -77,7 +77,7 @@ class SubjectSettings(Service):
             new = Config(**{name: value for name, value in kept.items() if value is not None})
             guard_grouping(stores, scope, new.group or None, by, at)
             stores.settings.put_config(scope, new.model_dump_json(by_alias=True, exclude_unset=True))
-            change = Change(at, by.name, "subject.config-changed", scope, _hash(old), _hash(new))
+            change = AuditedAction(at, by.name, "subject.config-changed", scope, _hash(old), _hash(new))
             stores.audit.append(change)
             return new
 
@@ -104,7 +104,7 @@ class SubjectSettings(Service):
                 return Config(level=DEFAULT_LEVEL)
             guard_grouping(stores, scope, None, by, at)
             stores.settings.put_config(scope, None)
-            stores.audit.append(Change(at, by.name, "subject.config-deleted", scope, _hash(old)))
+            stores.audit.append(AuditedAction(at, by.name, "subject.config-deleted", scope, _hash(old)))
             return old
 
         self._prove_grouping(scope, None, by, at)
@@ -142,7 +142,7 @@ class SubjectSettings(Service):
             if begins and not force and _has_versions(stores, scope):
                 raise not_permitted("Cannot import since found existing subjects")
             stores.settings.put_mode(scope, mode)
-            change = Change(at, who, "subject.mode-changed", scope, _mode_hash(old), _mode_hash(mode))
+            change = AuditedAction(at, who, "subject.mode-changed", scope, _mode_hash(old), _mode_hash(mode))
             stores.audit.append(change)
             return mode
 
@@ -157,7 +157,7 @@ class SubjectSettings(Service):
                     return READWRITE
                 raise subject_not_found(scope)
             stores.settings.put_mode(scope, None)
-            stores.audit.append(Change(at, who, "subject.mode-deleted", scope, _mode_hash(old)))
+            stores.audit.append(AuditedAction(at, who, "subject.mode-deleted", scope, _mode_hash(old)))
             return old
 
 

@@ -24,7 +24,7 @@ _UNREADABLE: Final = b""
 _PARSED: Final = 256
 
 
-class AvroValues:
+class FramedAvroValues:
     """A converter of framed values. `schema` is the schema of the payloads, `framing` the framing of the values.
 
     With `writers`, a value is decoded with the schema that it names, and encoded again with `schema`.
@@ -38,7 +38,7 @@ class AvroValues:
         self._text = orjson.dumps(schema).decode()
 
     @classmethod
-    def of_registry(cls, writers: WriterSchemas) -> AvroValues | None:
+    def of_registry(cls, writers: WriterSchemas) -> FramedAvroValues | None:
         """Return a converter to the subject's latest version; None if that is not an Avro schema."""
         latest = writers.schemas[-1] if writers.schemas else None
         if latest is None or latest.type != "avro":
@@ -46,7 +46,7 @@ class AvroValues:
         return cls(json.loads(latest.text), "confluent-prefix", writers)
 
     @classmethod
-    def of_file(cls, path: Path) -> AvroValues:
+    def of_file(cls, path: Path) -> FramedAvroValues:
         """Return a converter for the schema in a file: a contract, with its framing, or an Avro schema without frames.
 
         Raises SettingsError for a file without an Avro schema, ContractError for an invalid document.

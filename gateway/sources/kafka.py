@@ -23,7 +23,7 @@ from tidegate.contracts.errors import NotFoundError, SettingsError, Unavailable
 from tidegate.contracts.formats.framing import schema_header
 from tidegate.contracts.infer.infer import VALUES
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
-from tidegate.gateway.sources.avro_values import AvroValues
+from tidegate.gateway.sources.avro_values import FramedAvroValues
 from tidegate.gateway.sources.source import BATCH_RECORDS, RAW_RECORDS, Chunk, TopicPart
 
 _REACH_SECONDS: Final = 10.0
@@ -58,7 +58,7 @@ class TopicSource:
         most_seconds: float,
         *,
         part: TopicPart | None = None,
-        avro: AvroValues | None = None,
+        avro: FramedAvroValues | None = None,
     ) -> None:
         self.title = f"topic {topic}"
         self.stem = topic

@@ -111,7 +111,7 @@ def _folder(path: Path, options: SourceOptions) -> Source:
 def _topic(topic: str, options: SourceOptions) -> Source:
     # Both need the extra `kafka`.
     from tidegate.contracts.stream.kafka_connection import KafkaSettings  # noqa: PLC0415 - see above
-    from tidegate.gateway.sources.avro_values import AvroValues  # noqa: PLC0415 - see above
+    from tidegate.gateway.sources.avro_values import FramedAvroValues  # noqa: PLC0415 - see above
     from tidegate.gateway.sources.kafka import TopicSource  # noqa: PLC0415 - see above
 
     if options.bootstrap_servers is None:
@@ -119,10 +119,10 @@ def _topic(topic: str, options: SourceOptions) -> Source:
     connection = KafkaSettings(kafka_config=options.kafka_config).connection_to(options.bootstrap_servers)
     avro = None
     if options.schema is not None:
-        avro = AvroValues.of_file(options.schema)
+        avro = FramedAvroValues.of_file(options.schema)
     elif options.registry is not None:
         with RegistryClient(options.registry) as client:
-            avro = AvroValues.of_registry(client.schemas_of(topic).current())
+            avro = FramedAvroValues.of_registry(client.schemas_of(topic).current())
     return TopicSource(
         topic,
         connection,

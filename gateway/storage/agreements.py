@@ -166,7 +166,7 @@ class ProposalRow(Table):
 
 
 @dataclass(frozen=True, slots=True)
-class Proposal:
+class WeakeningProposal:
     """A proposed change that weakens the enforced contract.
 
     `base` and `candidate` are the fingerprints of the enforced version and of the one that would be. `version` is the
@@ -187,12 +187,12 @@ class Proposal:
 class ProposalStore(Store):
     """Proposals, as `stores.proposals`."""
 
-    def find(self, contract_id: str, base: str, candidate: str) -> Proposal | None:
+    def find(self, contract_id: str, base: str, candidate: str) -> WeakeningProposal | None:
         """Find one proposal by its key."""
         row = self._session.get(ProposalRow, (contract_id, base, candidate))
         return None if row is None else _proposal(row)
 
-    def of_contract(self, contract_id: str) -> tuple[Proposal, ...]:
+    def of_contract(self, contract_id: str) -> tuple[WeakeningProposal, ...]:
         """List the proposals of a contract, oldest first."""
         query = select(ProposalRow).where(ProposalRow.contract_id == contract_id)
         rows = self._session.scalars(
@@ -200,10 +200,10 @@ class ProposalStore(Store):
         )
         return tuple(_proposal(row) for row in rows)
 
-    def put(self, proposal: Proposal) -> None:
+    def put(self, proposal: WeakeningProposal) -> None:
         """Store a proposal; delete those with another base, and the oldest above `MOST_PROPOSALS`."""
         serialized = json.dumps([asdict(each) for each in proposal.weakenings])
-        self._session.merge(ProposalRow(**fields_of(proposal, Proposal, weakenings=serialized)))
+        self._session.merge(ProposalRow(**fields_of(proposal, WeakeningProposal, weakenings=serialized)))
         self._session.flush()
         kept = [each for each in self.of_contract(proposal.contract_id) if each.base == proposal.base]
         self._session.execute(
@@ -214,13 +214,13 @@ class ProposalStore(Store):
         for old in kept[:-MOST_PROPOSALS]:
             self.remove(old)
 
-    def remove(self, proposal: Proposal) -> None:
+    def remove(self, proposal: WeakeningProposal) -> None:
         """Delete a proposal."""
         key = (proposal.contract_id, proposal.base, proposal.candidate)
         self._session.delete(self._session.get_one(ProposalRow, key))
         self._session.flush()
 
 
-def _proposal(row: ProposalRow) -> Proposal:
+def _proposal(row: ProposalRow) -> WeakeningProposal:
     weakenings = tuple(Weakening(**each) for each in json.loads(row.weakenings))
-    return Proposal(**fields_of(row, Proposal, weakenings=weakenings))
+    return WeakeningProposal(**fields_of(row, WeakeningProposal, weakenings=weakenings))

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Integer, Text, insert, select, update
 from sqlalchemy.orm import Mapped, mapped_column
 
 from tidegate.gateway.storage.access import begins_with
-from tidegate.gateway.storage.audit_chain import NO_HEAD, AuditEntry, Change, Head, chained
+from tidegate.gateway.storage.audit_chain import NO_HEAD, AuditedAction, AuditEntry, Head, chained
 from tidegate.gateway.storage.tables import Instant, Number, Store, Table, fields_of
 
 _CHUNK = 200
@@ -67,7 +67,7 @@ class AuditFilter:
 class AuditStore(Store):
     """The audit log, as `stores.audit`: append to it in the transaction that makes the change."""
 
-    def append(self, change: Change) -> AuditEntry:
+    def append(self, change: AuditedAction) -> AuditEntry:
         """Append an entry.
 
         Call it only in a write transaction: these run one after another, so the chain does not fork.

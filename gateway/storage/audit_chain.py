@@ -18,7 +18,7 @@ _INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class AuditedAction:
     """An action of a principal, at an aware instant.
 
     `who` is the name of the principal. `action` is a word such as `contract.published`. `subject` is the object of the
@@ -62,7 +62,7 @@ NO_HEAD = Head(0, NO_ENTRY)
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class InvalidEntry:
     """A line of an export that is not a valid entry; `reason` says why."""
 
     reason: str
@@ -104,7 +104,7 @@ def content_hash(value: Any) -> str:
     return hashlib.sha256(canonical_json(value)).hexdigest()
 
 
-def chained(change: Change, number: int, previous: str) -> AuditEntry:
+def chained(change: AuditedAction, number: int, previous: str) -> AuditEntry:
     """Build the entry that follows the one whose hash is `previous`."""
     entry = AuditEntry(**asdict(change), number=number, previous=previous, hash="")
     return AuditEntry(**{**asdict(entry), "hash": entry_hash(entry)})
@@ -124,12 +124,12 @@ def document(entry: AuditEntry) -> dict[str, Any]:
     return {**asdict(entry), "at": at}
 
 
-def read_line(line: bytes) -> AuditEntry | Unreadable:
+def read_line(line: bytes) -> AuditEntry | InvalidEntry:
     """Parse one line of an export; return Unreadable for an invalid one."""
     try:
         return _read(json.loads(line))
     except (ValueError, RecursionError) as error:
-        return Unreadable(f"the line is no entry: {error}")
+        return InvalidEntry(f"the line is no entry: {error}")
 
 
 def _read(found: Any) -> AuditEntry:
@@ -145,7 +145,7 @@ def _read(found: Any) -> AuditEntry:
     return AuditEntry(**{**found, "at": datetime.fromisoformat(found["at"])})
 
 
-def check(entries: Iterable[AuditEntry | Unreadable], known_head: str | None = None) -> ChainReport:
+def check(entries: Iterable[AuditEntry | InvalidEntry], known_head: str | None = None) -> ChainReport:
     """Check the entries in stored order, and stop at the first invalid one.
 
     A changed, missing, repeated or moved entry breaks the chain at its place. An end that was cut off, or a log that
@@ -156,7 +156,7 @@ def check(entries: Iterable[AuditEntry | Unreadable], known_head: str | None = N
     has_known_head = known_head in {None, NO_ENTRY}
     for entry in entries:
         reason = _fault(entry, number + 1, previous)
-        if reason is not None or isinstance(entry, Unreadable):
+        if reason is not None or isinstance(entry, InvalidEntry):
             return ChainReport(number, previous, has_known_head, number + 1, reason)
         number, previous = entry.number, entry.hash
         has_known_head = has_known_head or entry.hash == known_head
@@ -181,8 +181,8 @@ def is_hash(text: str) -> bool:
     return _HASH.fullmatch(text) is not None
 
 
-def _fault(entry: AuditEntry | Unreadable, number: int, previous: str) -> str | None:
-    if isinstance(entry, Unreadable):
+def _fault(entry: AuditEntry | InvalidEntry, number: int, previous: str) -> str | None:
+    if isinstance(entry, InvalidEntry):
         return entry.reason
     if entry.number != number:
         return f"the entry numbered {entry.number} stands where {number} should"

@@ -241,7 +241,7 @@ _SUMMED = ("records", "written", "warned", "alerted", "quarantined", "dropped")
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class ReportsEnd:
     """The end of a stream's reports: the last batch of its ledger, and the time of the newest commit."""
 
     epoch: int
@@ -330,11 +330,11 @@ class ReportStore(Store):
         found = {stream: _readable(report) for stream, report in rows}
         return {stream: report for stream, report in found.items() if report is not None}
 
-    def reach(self, stream: str) -> Reach | None:
+    def reach(self, stream: str) -> ReportsEnd | None:
         """Return the end of a stream's reports; None for a stream that never reported."""
         newest = select(func.max(BatchRow.committed_at)).where(BatchRow.stream == stream).scalar_subquery()
         found = self._session.execute(_last_batch(stream, BatchRow.epoch, BatchRow.n, newest)).first()
-        return None if found is None else Reach(*found)
+        return None if found is None else ReportsEnd(*found)
 
     def prune(self, stream: str, keep_from: datetime, most: int) -> int:
         """Delete at most `most` of the oldest reports committed before an instant; return the number of deleted ones.

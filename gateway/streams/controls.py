@@ -14,7 +14,7 @@ from tidegate.contracts.stream.reconciliation import HeartbeatAnswer
 from tidegate.contracts.stream.report import BatchReport
 from tidegate.gateway.access.principal import ANONYMOUS, Hidden, Principal, Role, require
 from tidegate.gateway.registry.subject_scope import subject_of_contract, topic_of_contract, unknown_contract
-from tidegate.gateway.storage.audit_chain import Change, content_hash
+from tidegate.gateway.storage.audit_chain import AuditedAction, content_hash
 from tidegate.gateway.storage.database import Database
 from tidegate.gateway.storage.sql import Stores
 
@@ -202,7 +202,7 @@ def keep_control(
     stores.controls.put(after)
     earlier = _hash(before) if before.revision else None
     who, at = made
-    stores.audit.append(Change(at, who, action, subject, earlier, _hash(after)))
+    stores.audit.append(AuditedAction(at, who, action, subject, earlier, _hash(after)))
 
 
 def _hash(control: StreamControl) -> str:

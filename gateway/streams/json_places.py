@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tidegate.gateway.streams.json_walk import Event, Part, Walk, closing, is_json
+from tidegate.gateway.streams.json_walk import Event, JsonEvent, Walk, closing, is_json
 
 _LONGEST_NAME = 200
 _EVERY = "\0every"
@@ -23,7 +23,7 @@ class ValueSpan(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundPlaces:
     """The places that pointers name in one text.
 
     `values` has all places of every requested pointer in order, () if the value is absent. A repeated property or a
@@ -66,7 +66,7 @@ def find(
     *,
     declared: frozenset[str] | None = None,
     patterns: Iterable[str] = (),
-) -> Found:
+) -> FoundPlaces:
     """Find where `pointers` (RFC 6901) lead in `data`, which may be any bytes.
 
     `declared` are the property names that the contract declares, None if unknown. A `*` step leads to every array
@@ -80,10 +80,10 @@ def find(
     may_skip = is_json(data)
     for event in walk:
         search.take(event)
-        if may_skip and event.part is Part.OPEN and search.is_done_with_container:
+        if may_skip and event.part is JsonEvent.OPEN and search.is_done_with_container:
             walk.skip_to(closing(data, event.end))
     search.close_all()
-    return Found(
+    return FoundPlaces(
         values={pointer: _places(way[-1]) for pointer, way in wanted.items()},
         nearest={
             pointer: next((_places(node) for node in reversed(way) if node.places), ())
@@ -123,7 +123,7 @@ def _undecodable(data: bytes) -> Event | None:
     try:
         data.decode()
     except UnicodeDecodeError as error:
-        return Event(Part.FLAW, error.start, error.end, "these bytes are not UTF-8")
+        return Event(JsonEvent.FLAW, error.start, error.end, "these bytes are not UTF-8")
     return None
 
 
@@ -163,18 +163,18 @@ class _Search:
 
     def take(self, event: Event) -> None:
         """Follow one event of the walk."""
-        if event.part is Part.KEY:
+        if event.part is JsonEvent.KEY:
             self._key = event
-        elif event.part is Part.SCALAR:
+        elif event.part is JsonEvent.SCALAR:
             self._inside.append(self._enter(event))
             self._leave(event.end)
-        elif event.part is Part.OPEN:
+        elif event.part is JsonEvent.OPEN:
             self._inside.append(self._enter(event))
-        elif event.part is Part.CLOSE:
+        elif event.part is JsonEvent.CLOSE:
             self._leave(event.end)
         else:
             self.broken = self.broken or event
-            if event.part is Part.STOP:
+            if event.part is JsonEvent.STOP:
                 self.readable_until = event.start
 
     def close_all(self) -> None:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import orjson
 
 
-class Part(IntEnum):
+class JsonEvent(IntEnum):
     """The kinds of events."""
 
     KEY = 1
@@ -35,7 +35,7 @@ class Part(IntEnum):
 class Event(NamedTuple):
     """One part of the text: bytes `start` to `end` (half open); `reason` says why, for FLAW and STOP."""
 
-    part: Part
+    part: JsonEvent
     start: int
     end: int
     reason: str = ""
@@ -73,20 +73,20 @@ _EXPECTED = {
     _NOTHING: "the value is complete, but more text follows",
 }
 _A_VALUE = {
-    _STRING: Part.SCALAR,
-    _ODD_STRING: Part.SCALAR,
-    _SCALAR: Part.SCALAR,
-    _RUN: Part.SCALAR,
-    _OPEN: Part.OPEN,
+    _STRING: JsonEvent.SCALAR,
+    _ODD_STRING: JsonEvent.SCALAR,
+    _SCALAR: JsonEvent.SCALAR,
+    _RUN: JsonEvent.SCALAR,
+    _OPEN: JsonEvent.OPEN,
 }
-_A_KEY = {_STRING: Part.KEY, _ODD_STRING: Part.KEY}
-_GRAMMAR: dict[int, dict[int, Part]] = {
+_A_KEY = {_STRING: JsonEvent.KEY, _ODD_STRING: JsonEvent.KEY}
+_GRAMMAR: dict[int, dict[int, JsonEvent]] = {
     _VALUE: _A_VALUE,
-    _VALUE_OR_CLOSE: {**_A_VALUE, _CLOSE: Part.CLOSE},
-    _KEY_OR_CLOSE: {**_A_KEY, _CLOSE: Part.CLOSE},
+    _VALUE_OR_CLOSE: {**_A_VALUE, _CLOSE: JsonEvent.CLOSE},
+    _KEY_OR_CLOSE: {**_A_KEY, _CLOSE: JsonEvent.CLOSE},
     _KEY: _A_KEY,
-    _AFTER_KEY: {_COLON: Part.SEPARATOR},
-    _AFTER_VALUE: {_COMMA: Part.SEPARATOR, _CLOSE: Part.CLOSE},
+    _AFTER_KEY: {_COLON: JsonEvent.SEPARATOR},
+    _AFTER_VALUE: {_COMMA: JsonEvent.SEPARATOR, _CLOSE: JsonEvent.CLOSE},
     _NOTHING: {},
 }
 """The part that a token is, by state and token; no entry: the text is invalid."""
@@ -110,27 +110,27 @@ class Walk:
         position = 0
         if data.startswith(_BYTE_ORDER_MARK):
             position = len(_BYTE_ORDER_MARK)
-            yield Event(Part.FLAW, 0, position, "a byte order mark stands before the value")
+            yield Event(JsonEvent.FLAW, 0, position, "a byte order mark stands before the value")
         while token := _TOKEN.match(data, position):
             kind = token.lastindex or 0
             start, position = token.span(kind)
             part = _GRAMMAR[expected].get(kind)
             # `{` and `}`, `[` and `]` are two apart in ASCII.
-            if part is None or (part is Part.CLOSE and data[start] != stack[-1] + 2):
+            if part is None or (part is JsonEvent.CLOSE and data[start] != stack[-1] + 2):
                 yield _stop(data, kind, start, position, expected)
                 return
             if kind in _FLAWED:
-                yield Event(Part.FLAW, start, position, _flaw(data[start:position]))
-            if part is not Part.SEPARATOR:
+                yield Event(JsonEvent.FLAW, start, position, _flaw(data[start:position]))
+            if part is not JsonEvent.SEPARATOR:
                 yield Event(part, start, position)
-            if part is Part.OPEN:
+            if part is JsonEvent.OPEN:
                 stack.append(data[start])
-            elif part is Part.CLOSE:
+            elif part is JsonEvent.CLOSE:
                 stack.pop()
             expected = _next(part, kind, stack)
             position = max(position, self._skip_to)
         if expected != _NOTHING:
-            yield Event(Part.STOP, len(data), len(data), "the record ends before its value is complete")
+            yield Event(JsonEvent.STOP, len(data), len(data), "the record ends before its value is complete")
 
 
 def is_json(data: bytes) -> bool:
@@ -156,23 +156,23 @@ def closing(data: bytes, position: int) -> int:
     return len(data)
 
 
-def _next(part: Part, kind: int, stack: bytearray) -> int:
+def _next(part: JsonEvent, kind: int, stack: bytearray) -> int:
     """Return the state after a part; `stack` has the brackets that are open after it."""
-    if part is Part.KEY:
+    if part is JsonEvent.KEY:
         return _AFTER_KEY
     if kind == _COLON:
         return _VALUE
     if kind == _COMMA:
         return _KEY if stack[-1] == _OBJECT else _VALUE
-    if part is Part.OPEN:
+    if part is JsonEvent.OPEN:
         return _KEY_OR_CLOSE if stack[-1] == _OBJECT else _VALUE_OR_CLOSE
     return _AFTER_VALUE if stack else _NOTHING
 
 
 def _stop(data: bytes, kind: int, start: int, end: int, expected: int) -> Event:
     if kind == _OPEN_STRING:
-        return Event(Part.STOP, start, len(data), "the record ends inside this string")
-    return Event(Part.STOP, start, end, _EXPECTED[expected])
+        return Event(JsonEvent.STOP, start, len(data), "the record ends inside this string")
+    return Event(JsonEvent.STOP, start, end, _EXPECTED[expected])
 
 
 def _flaw(text: bytes) -> str:

@@ -20,7 +20,7 @@ from tidegate.contracts.formats.framing import PREFIX_BYTES
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.privacy.classes import BODY, Visibility
 from tidegate.contracts.verdict import Violation
-from tidegate.gateway.streams.json_places import Found, ValueSpan, find, name_at
+from tidegate.gateway.streams.json_places import FoundPlaces, ValueSpan, find, name_at
 
 HIDDEN: Final = "▇▇▇▇"
 """Placeholder of a hidden value; its length says nothing about the value."""
@@ -34,7 +34,7 @@ _MOST_BYTES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Mask:
+class HiddenBytes:
     """Bytes that never leave the server; `reason` is shown instead. With `has_name` they start with a name."""
 
     start: int
@@ -67,12 +67,12 @@ def masked_json(
     return b"".join([*parts, data[place:]]), hidden
 
 
-def whole(data: bytes) -> tuple[Mask, ...]:
+def whole(data: bytes) -> tuple[HiddenBytes, ...]:
     """Return the mask of a record whose contract is not known."""
-    return (Mask(0, len(data), _MASKED_UNKNOWN),) if data else ()
+    return (HiddenBytes(0, len(data), _MASKED_UNKNOWN),) if data else ()
 
 
-def masks_by_part(data: bytes, visibility: Visibility, found: Found) -> dict[str, list[Mask]]:
+def masks_by_part(data: bytes, visibility: Visibility, found: FoundPlaces) -> dict[str, list[HiddenBytes]]:
     """Return the masks by hidden part; `found` has the places of the visibility's `hidden_fields`."""
     if not visibility.is_limited or visibility.shows(BODY):
         return {}
@@ -85,22 +85,22 @@ def declared_names(contract: DataContract) -> frozenset[str]:
 
 
 def _masks(
-    data: bytes, visibility: Visibility, personal: dict[str, str], found: Found
-) -> Iterator[tuple[str, list[Mask]]]:
+    data: bytes, visibility: Visibility, personal: dict[str, str], found: FoundPlaces
+) -> Iterator[tuple[str, list[HiddenBytes]]]:
     """Yield the masks of each part that is hidden."""
     for pattern, name in personal.items():
-        yield pattern, [Mask(place.start, place.end, name) for place in found.covered[pattern]]
+        yield pattern, [HiddenBytes(place.start, place.end, name) for place in found.covered[pattern]]
     declared = visibility.declared or frozenset()
     rest = [_undeclared(data, place, declared) for place in found.undeclared]
     if found.broken is not None and data:
-        rest = [Mask(0, len(data), _UNREADABLE)]
+        rest = [HiddenBytes(0, len(data), _UNREADABLE)]
     yield BODY, rest
 
 
-def _undeclared(data: bytes, place: ValueSpan, declared: frozenset[str]) -> Mask:
+def _undeclared(data: bytes, place: ValueSpan, declared: frozenset[str]) -> HiddenBytes:
     if place.key_start == place.start or _is_known(data, place, declared):
-        return Mask(place.start, place.end, _UNDECLARED)
-    return Mask(place.key_start, place.end, _UNDECLARED, has_name=True)
+        return HiddenBytes(place.start, place.end, _UNDECLARED)
+    return HiddenBytes(place.key_start, place.end, _UNDECLARED, has_name=True)
 
 
 def _is_known(data: bytes, place: ValueSpan, declared: frozenset[str]) -> bool:
@@ -109,9 +109,9 @@ def _is_known(data: bytes, place: ValueSpan, declared: frozenset[str]) -> bool:
     return bool(get_close_matches(name_at(data, place.key_start).casefold(), known, n=1, cutoff=_ALIKE))
 
 
-def apart(masks: list[Mask]) -> tuple[Mask, ...]:
+def apart(masks: list[HiddenBytes]) -> tuple[HiddenBytes, ...]:
     """Return masks in order, with overlapping ones joined; a joined mask has the reason of the outer one."""
-    found: list[Mask] = []
+    found: list[HiddenBytes] = []
     for mask in sorted(masks, key=lambda one: (one.start, -one.end)):
         if found and mask.start < found[-1].end:
             last = found[-1]

@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.stream.control import Condition, StreamControl, StreamEvent, condition_of
-from tidegate.contracts.stream.reconciliation import Answer, Findings, ReconciliationResult
+from tidegate.contracts.stream.reconciliation import Findings, ReconciliationAnswer, ReconciliationResult
 from tidegate.contracts.stream.report import BatchReport, TableMaintenance, TableSize
 from tidegate.contracts.stream.shadow import ShadowFindings
 from tidegate.gateway.access.principal import Principal
@@ -30,7 +30,11 @@ from tidegate.gateway.streams.summaries import lag_of
 _MOST_RULES = 200
 _MOST_STEPS = 20
 # An alert on 0 fires only for faults, one on < 1 also for unproven answers; the minimum of several is the worst.
-_ANSWERS = {Answer.HOLDS: 1.0, Answer.UNPROVEN: 0.5, Answer.LOST: 0.0}
+_ANSWERS = {
+    ReconciliationAnswer.HOLDS: 1.0,
+    ReconciliationAnswer.UNPROVEN: 0.5,
+    ReconciliationAnswer.LOST: 0.0,
+}
 _MOST_PARTITIONS = 500
 _OTHER = "other"
 

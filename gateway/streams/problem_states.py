@@ -48,7 +48,7 @@ class StateChange(_Value):
     after: ProblemState
 
 
-class Decision(_Value):
+class ProblemDecision(_Value):
     """The decision about a problem.
 
     `records_then` is the number of its records when it was muted or resolved; that of a muted problem is reduced, also
@@ -76,7 +76,7 @@ class Decision(_Value):
         mute: Mute | None = None,
         resolved_in: str | None = None,
         records: int = 0,
-    ) -> Decision:
+    ) -> ProblemDecision:
         """Return the decision with another state; `mute` and `resolved_in` replace the previous ones."""
         change = StateChange(at=at, by=by, before=self.state, after=state)
         return self.model_copy(

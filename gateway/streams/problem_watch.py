@@ -14,14 +14,14 @@ from tidegate.contracts.document.terms import VERSION_PATTERN
 from tidegate.contracts.errors import NotFoundError
 from tidegate.gateway.alerts.alert import AlertKind, ProblemSummary
 from tidegate.gateway.registry.subject_scope import enforced_contract, subject_of_contract, topic_of_contract
-from tidegate.gateway.storage.audit_chain import Change, content_hash
+from tidegate.gateway.storage.audit_chain import AuditedAction, content_hash
 from tidegate.gateway.storage.database import Database
 from tidegate.gateway.storage.problems import StoredProblem
 from tidegate.gateway.storage.sql import Stores
-from tidegate.gateway.streams.problem_states import BY_ITSELF, Decision, ProblemState
+from tidegate.gateway.streams.problem_states import BY_ITSELF, ProblemDecision, ProblemState
 from tidegate.gateway.streams.problems import (
-    Problem,
     ProblemQuery,
+    StreamProblem,
     all_problems,
     decision_hashes,
     hourly_ratio,
@@ -61,7 +61,7 @@ class ProblemNews:
     kind: NewsKind
     stream: str
     at: datetime
-    problems: tuple[Problem, ...]
+    problems: tuple[StreamProblem, ...]
     topic: str
     channel: str | None
 
@@ -70,8 +70,8 @@ class ProblemNews:
 class _Change:
     """An automatic change of a decision, and the event to notify people of; None for no notification."""
 
-    problem: Problem
-    after: Decision
+    problem: StreamProblem
+    after: ProblemDecision
     news: NewsKind | None
 
 
@@ -80,8 +80,8 @@ class _Expiry:
     """A change of the decision about a problem that has no record in the topic; `after` is None if it is removed."""
 
     stored: StoredProblem
-    before: Decision
-    after: Decision | None
+    before: ProblemDecision
+    after: ProblemDecision | None
 
 
 class ProblemWatch:
@@ -180,7 +180,10 @@ def _keep_expiries(stores: Stores, stream: str, expiries: list[_Expiry], now: da
 
 
 def _audit(
-    stores: Stores, stream: str, decisions: list[tuple[str, Decision, Decision | None]], now: datetime
+    stores: Stores,
+    stream: str,
+    decisions: list[tuple[str, ProblemDecision, ProblemDecision | None]],
+    now: datetime,
 ) -> None:
     """Add entries about the changed states, and the removals (None), among (problem, decision before, and after)."""
     moved = [each for each in decisions if each[2] is None or each[2].state is not each[1].state]
@@ -190,14 +193,16 @@ def _audit(
     for problem, before, after in moved[:_MOST_ENTRIES]:
         action = "problem.removed" if after is None else "problem.state-changed"
         hashes = decision_hashes(before, after)
-        stores.audit.append(Change(now, BY_ITSELF, action, f"{subject}#{problem}", *hashes))
+        stores.audit.append(AuditedAction(now, BY_ITSELF, action, f"{subject}#{problem}", *hashes))
     rest = {
         problem: "removed" if after is None else after.state.value
         for problem, _, after in moved[_MOST_ENTRIES:]
     }
     if rest:
         what = f"{subject}#{len(rest)} more"
-        stores.audit.append(Change(now, BY_ITSELF, "problem.states-changed", what, None, content_hash(rest)))
+        stores.audit.append(
+            AuditedAction(now, BY_ITSELF, "problem.states-changed", what, None, content_hash(rest))
+        )
 
 
 def _expiries(stores: Stores, stream: str, now: datetime) -> list[_Expiry]:
@@ -214,7 +219,7 @@ def _expiries(stores: Stores, stream: str, now: datetime) -> list[_Expiry]:
     for problem, stored in stores.problems.states(stream).items():
         if problem in indexed:
             continue
-        before = Decision.model_validate_json(stored.document)
+        before = ProblemDecision.model_validate_json(stored.document)
         is_muted = before.state is ProblemState.MUTED and not before.mute_ended(now, 0, None)
         if before.gone_at is None and not is_muted:
             is_resolved = before.state is ProblemState.RESOLVED
@@ -231,7 +236,7 @@ def _changes(stores: Stores, stream: str, now: datetime) -> list[_Change]:
     return [each for each in found if each is not None]
 
 
-def _change(stores: Stores, index: StreamIndex, problem: Problem, now: datetime) -> _Change | None:
+def _change(stores: Stores, index: StreamIndex, problem: StreamProblem, now: datetime) -> _Change | None:
     decision = problem.decision
     if problem.left == 0 and decision.state in _OPEN:
         after = decision.changed(ProblemState.RESOLVED, BY_ITSELF, now, records=problem.kept)
@@ -253,7 +258,7 @@ def _change(stores: Stores, index: StreamIndex, problem: Problem, now: datetime)
     return _Change(problem, decision.model_copy(update={"gone_at": None}), None) if has_returned else None
 
 
-def _has_recurred(index: StreamIndex, problem: Problem) -> bool:
+def _has_recurred(index: StreamIndex, problem: StreamProblem) -> bool:
     """Return whether a resolved problem has new records, judged by the version that resolves it or a later one.
 
     A problem that was resolved automatically has recurred as soon as one of its records is not closed.
@@ -278,7 +283,7 @@ def _is_at_least(version: str, least: str) -> bool:
     return bool(_VERSION.match(version)) and precedence(version) >= precedence(least)
 
 
-def _ratio(stores: Stores, index: StreamIndex, problem: Problem, now: datetime) -> float | None:
+def _ratio(stores: Stores, index: StreamIndex, problem: StreamProblem, now: datetime) -> float | None:
     members = (facet for facet, head in index.heads.items() if problem_id(head) == problem.id)
     return hourly_ratio(stores, index.stream, members, now)
 

@@ -13,11 +13,11 @@ from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import ConflictError
 from tidegate.gateway.access.principal import ANONYMOUS, Principal, Role, require
 from tidegate.gateway.registry.subject_scope import subject_of_contract
-from tidegate.gateway.storage.audit_chain import Change, content_hash
+from tidegate.gateway.storage.audit_chain import AuditedAction, content_hash
 from tidegate.gateway.storage.database import Database
 from tidegate.gateway.storage.problems import ProblemComment, StoredProblem
 from tidegate.gateway.storage.sql import Stores
-from tidegate.gateway.streams.problem_states import Decision, Mute, ProblemState
+from tidegate.gateway.streams.problem_states import Mute, ProblemDecision, ProblemState
 from tidegate.gateway.streams.quarantine_index.closures import ClosureCounts, closure_counts
 from tidegate.gateway.streams.quarantine_index.columns import Integers
 from tidegate.gateway.streams.quarantine_index.facets import OTHER, ProblemKey, described, problem_id
@@ -36,7 +36,7 @@ _HOUR = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class StreamProblem:
     """One problem of a stream; joined problems count as one. Counts are of the records that are still in the topic.
 
     `records` counts those in the requested span. `share` is their share of the stream's refused records in it.
@@ -52,7 +52,7 @@ class Problem:
     message: str
     kept: int
     closures: ClosureCounts
-    decision: Decision
+    decision: ProblemDecision
     known_since: datetime | None
     comments: int
     records: int
@@ -87,7 +87,7 @@ class ProblemList:
     `total` counts all problems that match, `refused` the stream's refused records in the span.
     """
 
-    problems: tuple[Problem, ...]
+    problems: tuple[StreamProblem, ...]
     total: int
     refused: int
     slices: Slices
@@ -123,7 +123,7 @@ class ProblemService:
             subject_of_contract(stores, stream)
             return _listed(stores, stream, query, self._now())
 
-    def newest(self, query: ProblemQuery) -> tuple[Problem, ...]:
+    def newest(self, query: ProblemQuery) -> tuple[StreamProblem, ...]:
         """List the problems of all visible streams, most records in the span (by default the last 24 hours) first."""
         now = self._now()
         with self._database.reading() as stores:
@@ -135,7 +135,7 @@ class ProblemService:
         found.sort(key=lambda each: (-sum(each.trend), -each.records, each.stream, each.id))
         return tuple(found[: query.limit])
 
-    def get(self, stream: str, problem: str, query: ProblemQuery) -> Problem:
+    def get(self, stream: str, problem: str, query: ProblemQuery) -> StreamProblem:
         """Return one problem, by its id or the id of a problem that is joined with it. Raises NotFoundError."""
         with self._database.reading() as stores:
             subject_of_contract(stores, stream)
@@ -155,7 +155,7 @@ class ProblemService:
         *,
         mute: Mute | None = None,
         resolved_in: str | None = None,
-    ) -> Problem:
+    ) -> StreamProblem:
         """Change the state of a problem; return it afterwards.
 
         To mute a problem takes the role approver of the subject, other changes the role producer. Raises NotFoundError
@@ -176,7 +176,7 @@ class ProblemService:
             self._keep(stores, found, after, "problem.state-changed", subject)
             return _one(stores, stream, problem, ProblemQuery(), at)
 
-    def assign(self, stream: str, problem: str, assignee: str | None) -> Problem:
+    def assign(self, stream: str, problem: str, assignee: str | None) -> StreamProblem:
         """Set the assignee of a problem; None removes it. Raises NotFoundError and Forbidden."""
         at = self._now()
         with self._database.writing() as stores:
@@ -206,22 +206,24 @@ class ProblemService:
         require(self._by, role, subject)
         return subject
 
-    def _keep(self, stores: Stores, problem: Problem, after: Decision, action: str, subject: str) -> None:
+    def _keep(
+        self, stores: Stores, problem: StreamProblem, after: ProblemDecision, action: str, subject: str
+    ) -> None:
         put_decision(stores, problem, after, self._now())
         hashes = decision_hashes(problem.decision, after)
         self._audit(stores, action, f"{subject}#{problem.id}", hashes)
 
     def _audit(self, stores: Stores, action: str, what: str, hashes: tuple[str | None, ...]) -> None:
-        stores.audit.append(Change(self._now(), self._by.name, action, what, *hashes))
+        stores.audit.append(AuditedAction(self._now(), self._by.name, action, what, *hashes))
 
 
-def decision_hashes(before: Decision, after: Decision | None) -> tuple[str, str | None]:
+def decision_hashes(before: ProblemDecision, after: ProblemDecision | None) -> tuple[str, str | None]:
     """Return the hashes of a decision, before and after, for the audit log; `after` is None for a removed one."""
     removed = None if after is None else content_hash(after.model_dump(mode="json"))
     return content_hash(before.model_dump(mode="json")), removed
 
 
-def put_decision(stores: Stores, problem: Problem, after: Decision, now: datetime) -> None:
+def put_decision(stores: Stores, problem: StreamProblem, after: ProblemDecision, now: datetime) -> None:
     """Store the decision about a problem, under the problem's id."""
     known = problem.known_since or min(now, problem.first_seen)
     stores.problems.put(
@@ -229,7 +231,7 @@ def put_decision(stores: Stores, problem: Problem, after: Decision, now: datetim
     )
 
 
-def _one(stores: Stores, stream: str, problem: str, query: ProblemQuery, now: datetime) -> Problem:
+def _one(stores: Stores, stream: str, problem: str, query: ProblemQuery, now: datetime) -> StreamProblem:
     index = StreamIndex(stores, stream, joined_problems)
     return _Facts(stores, index, query, now).problem(index.head_of(problem))
 
@@ -251,7 +253,7 @@ def _listed(stores: Stores, stream: str, query: ProblemQuery, now: datetime) -> 
 
 def all_problems(
     stores: Stores, index: StreamIndex, query: ProblemQuery, now: datetime
-) -> tuple[Problem, ...]:
+) -> tuple[StreamProblem, ...]:
     """Return every problem of a stream that has a record in the span of a query, in no particular order."""
     facts = _Facts(stores, index, query, now)
     return tuple(facts.problem(head) for head in sorted(set(index.heads.values())) if facts.records(head))
@@ -286,11 +288,11 @@ class _Facts:
         """Return how many records a problem has in the span."""
         return sum(self._sums.get(each, 0) for each in self._members[head])
 
-    def decision(self, head: bytes) -> Decision:
+    def decision(self, head: bytes) -> ProblemDecision:
         """Return the decision about a problem: the newest one of joined problems."""
         kept = self._stored(head)
         newest = max(kept, key=lambda each: each.changed_at, default=None)
-        return Decision() if newest is None else Decision.model_validate_json(newest.document)
+        return ProblemDecision() if newest is None else ProblemDecision.model_validate_json(newest.document)
 
     def matches(self, head: bytes, text: str) -> bool:
         """Return whether the description of a problem contains a text, ignoring case."""
@@ -301,7 +303,7 @@ class _Facts:
             for part in described(self._index.facets[facet]).values()
         )
 
-    def problem(self, head: bytes) -> Problem:
+    def problem(self, head: bytes) -> StreamProblem:
         """Return a problem with its counts and its decision."""
         members = sorted(self._members[head])
         spans = [self._seen[each] for each in members if each in self._seen]
@@ -314,7 +316,7 @@ class _Facts:
         known_since = min((each.known_since for each in self._stored(head)), default=None)
         # A problem of the last hour is new, and has no usual number.
         can_surge = known_since is not None and known_since < self._now - _HOUR
-        return Problem(
+        return StreamProblem(
             id=problem_id(head),
             stream=self._index.stream,
             key=self._index.keys[head],

@@ -38,7 +38,7 @@ from tidegate.contracts.stream.evidence import (
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
 from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.gateway.access.principal import ANONYMOUS, Principal, Role, require
-from tidegate.gateway.storage.audit_chain import Change
+from tidegate.gateway.storage.audit_chain import AuditedAction
 from tidegate.gateway.storage.database import Service
 
 FIRST_WINDOW = 64
@@ -377,7 +377,7 @@ class Reveals(Service):
         """
         require(by, ROLE, subject)
         at, who = self._now(), name_of(by)
-        changes = [Change(at, who, ACTION, f"record:{record}#{part}") for part in parts]
+        changes = [AuditedAction(at, who, ACTION, f"record:{record}#{part}") for part in parts]
         with self._database.writing() as stores:
             for change in changes:
                 stores.audit.append(change)

@@ -17,7 +17,7 @@ from tidegate.contracts.stream.reconciliation import (
 )
 from tidegate.gateway.access.principal import ANONYMOUS, Principal
 from tidegate.gateway.registry.subject_scope import subject_of_contract, topic_of_contract
-from tidegate.gateway.storage.audit_chain import Change, content_hash
+from tidegate.gateway.storage.audit_chain import AuditedAction, content_hash
 from tidegate.gateway.storage.database import Database, Service
 from tidegate.gateway.streams.controls import reporter_topic
 
@@ -74,7 +74,7 @@ class Reconciliations:
             stores.reconciliations.add(request)
             made = content_hash(request.model_dump(mode="json"))
             stores.audit.append(
-                Change(request.at, by.name, "stream.reconciliation-asked", subject, None, made)
+                AuditedAction(request.at, by.name, "stream.reconciliation-asked", subject, None, made)
             )
             return StreamReconciliation(asked=request), True
 
@@ -140,7 +140,9 @@ class Adoptions(Service):
                 return False
             stores.adoptions.add(kept)
             made = content_hash(adoption.model_dump(mode="json"))
-            stores.audit.append(Change(kept.at, by.name, _action_of(adoption), subject_of(topic), None, made))
+            stores.audit.append(
+                AuditedAction(kept.at, by.name, _action_of(adoption), subject_of(topic), None, made)
+            )
             return True
 
     def all(self, stream: str) -> tuple[KeptAdoption, ...]:

@@ -20,10 +20,10 @@ import pyarrow.parquet as pq
 from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
-from tidegate.gateway.access.limits import Places
+from tidegate.gateway.access.limits import WorkSlots
 from tidegate.gateway.access.principal import Principal
 from tidegate.gateway.registry.subject_scope import topic_of_contract
-from tidegate.gateway.storage.audit_chain import Change, content_hash
+from tidegate.gateway.storage.audit_chain import AuditedAction, content_hash
 from tidegate.gateway.storage.database import Database
 from tidegate.gateway.streams.quarantine import Origin, QuarantineReader
 from tidegate.gateway.streams.quarantine_index.filters import QuarantineFilter
@@ -78,7 +78,7 @@ class RecordExports:
         self._database = database
         self._kafka = kafka
         self._now = now
-        self._places = Places(MOST_AT_ONCE, "downloads")
+        self._places = WorkSlots(MOST_AT_ONCE, "downloads")
         self._running: WeakSet[_Download] = WeakSet()
 
     def begin(
@@ -117,7 +117,7 @@ class RecordExports:
         with self._database.writing() as stores:
             topic = topic_of_contract(stores, stream)
             stores.audit.append(
-                Change(
+                AuditedAction(
                     self._now(),
                     by.name,
                     "quarantine.exported",

@@ -22,7 +22,7 @@ from tidegate.contracts.stream.replay import ReplayAction, ReplayOrder, Untouche
 from tidegate.contracts.stream.replay_preview import RefusedRecord, ReplayPreview, fix_for
 from tidegate.gateway.access.principal import Principal, Role, require
 from tidegate.gateway.registry.subject_scope import ENFORCED, topic_of_contract
-from tidegate.gateway.storage.audit_chain import Change
+from tidegate.gateway.storage.audit_chain import AuditedAction
 from tidegate.gateway.storage.database import Database
 from tidegate.gateway.storage.sql import ContractVersion, Stores
 from tidegate.gateway.streams.quarantine import Origin, QuarantinedRecord, QuarantineReader
@@ -142,7 +142,7 @@ class ReplayPreviews:
         plan = self._plan(version)
         compiled = None if fix is None else fix_for(fix, plan)
         if fix is not None:
-            tried = Change(
+            tried = AuditedAction(
                 self._now(),
                 self._by.name,
                 "stream.replay-previewed",

@@ -27,7 +27,7 @@ from tidegate.contracts.stream.replay import (
 )
 from tidegate.gateway.access.principal import ANONYMOUS, Forbidden, Principal
 from tidegate.gateway.registry.subject_scope import enforced_contract, subject_of_contract, topic_of_contract
-from tidegate.gateway.storage.audit_chain import Change, content_hash
+from tidegate.gateway.storage.audit_chain import AuditedAction, content_hash
 from tidegate.gateway.storage.database import Service
 from tidegate.gateway.storage.sql import Stores
 from tidegate.gateway.streams.controls import reporter_topic, require_same
@@ -318,4 +318,6 @@ def _audit(
 ) -> None:
     who, at = made
     after = content_hash(replay.model_dump(mode="json"))
-    stores.audit.append(Change(at, who, f"stream.{replay.action.value}-{action}", subject, None, after))
+    stores.audit.append(
+        AuditedAction(at, who, f"stream.{replay.action.value}-{action}", subject, None, after)
+    )

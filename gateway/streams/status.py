@@ -19,7 +19,7 @@ STUCK_AFTER: Final = timedelta(minutes=10)
 _RUNS: Final = "it judges and writes records"
 
 
-class StreamState(StrEnum):
+class StreamHealth(StrEnum):
     """The state of a stream."""
 
     RUNNING = "running"
@@ -38,7 +38,7 @@ class StreamStatus:
     Shares are from 0 to 1, and None without records. `detail` says why it is in this state.
     """
 
-    state: StreamState
+    state: StreamHealth
     detail: str
     refused_share: float | None
     usual_refused_share: float | None
@@ -53,29 +53,29 @@ def status_of(summary: StreamSummary, now: datetime) -> StreamStatus:
     return StreamStatus(state, detail, share.now, share.usual, share.is_raised)
 
 
-def _state(summary: StreamSummary, now: datetime) -> tuple[StreamState, str]:
+def _state(summary: StreamSummary, now: datetime) -> tuple[StreamHealth, str]:
     latest = summary.condition
     match latest.condition:
         case Condition.PAUSED:
-            return StreamState.PAUSED, f"{latest.reason} ({latest.by})"
+            return StreamHealth.PAUSED, f"{latest.reason} ({latest.by})"
         case Condition.STOPPED:
-            return StreamState.STOPPED, latest.reason or "its job has stopped or failed"
+            return StreamHealth.STOPPED, latest.reason or "its job has stopped or failed"
         case Condition.ENDED:
-            return StreamState.ENDED, "its job was ended, or had read everything"
+            return StreamHealth.ENDED, "its job was ended, or had read everything"
         case Condition.RUNNING:
             return _observed(summary, now)
 
 
-def _observed(summary: StreamSummary, now: datetime) -> tuple[StreamState, str]:
+def _observed(summary: StreamSummary, now: datetime) -> tuple[StreamHealth, str]:
     """Return the state of a stream whose job should run, from its last heartbeat and report."""
     if summary.seen_at is not None and now - max(summary.seen_at, summary.last_committed_at) > GONE_AFTER:
-        return StreamState.SILENT, f"its job has sent no heartbeat for {GONE_AFTER.seconds} seconds"
+        return StreamHealth.SILENT, f"its job has sent no heartbeat for {GONE_AFTER.seconds} seconds"
     if summary.busy_seconds is not None:
         is_stuck = summary.busy_seconds >= STUCK_AFTER.total_seconds()
-        state = StreamState.STUCK if is_stuck else StreamState.RUNNING
+        state = StreamHealth.STUCK if is_stuck else StreamHealth.RUNNING
         return state, f"one batch has taken {int(summary.busy_seconds // 60)} minutes" if is_stuck else _RUNS
     if now - summary.last_committed_at <= SILENT_AFTER:
-        return StreamState.RUNNING, _RUNS
+        return StreamHealth.RUNNING, _RUNS
     if summary.lag_records:
-        return StreamState.SILENT, "records wait, and no report has come for two minutes"
-    return StreamState.IDLE, "nothing has come since the last report"
+        return StreamHealth.SILENT, "records wait, and no report has come for two minutes"
+    return StreamHealth.IDLE, "nothing has come since the last report"

@@ -11,7 +11,7 @@ from tidegate.contracts.errors import ConflictError, NotFoundError
 from tidegate.contracts.stream.table_audit import KeptTableAudit, TableAudit
 from tidegate.gateway.access.principal import ANONYMOUS, Principal
 from tidegate.gateway.registry.subject_scope import subject_of_contract
-from tidegate.gateway.storage.audit_chain import Change, content_hash
+from tidegate.gateway.storage.audit_chain import AuditedAction, content_hash
 from tidegate.gateway.storage.database import Database
 from tidegate.gateway.storage.sql import Stores
 from tidegate.gateway.storage.table_audits import AuditSummary
@@ -76,7 +76,9 @@ class TableAudits:
             _require_published(stores, audit)
             stores.table_audits.add(kept, kept.at - self._retention)
             made = content_hash(audit.model_dump(mode="json"))
-            stores.audit.append(Change(kept.at, by.name, "contract.table-audited", subject, None, made))
+            stores.audit.append(
+                AuditedAction(kept.at, by.name, "contract.table-audited", subject, None, made)
+            )
             return True
 
     def all(self, contract_id: str) -> tuple[AuditSummary, ...]:

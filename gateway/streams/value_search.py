@@ -19,10 +19,10 @@ from tidegate.contracts.crash import described
 from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import NotFoundError
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
-from tidegate.gateway.access.limits import Places
+from tidegate.gateway.access.limits import WorkSlots
 from tidegate.gateway.access.principal import Principal, require
 from tidegate.gateway.registry.subject_scope import subject_of_contract, topic_of_contract
-from tidegate.gateway.storage.audit_chain import Change, content_hash
+from tidegate.gateway.storage.audit_chain import AuditedAction, content_hash
 from tidegate.gateway.storage.database import Database
 from tidegate.gateway.storage.value_searches import StoredSearch
 from tidegate.gateway.streams.quarantine import ROLE, NoBroker, Origin, QuarantinedRecord, QuarantineReader
@@ -80,7 +80,7 @@ class ValueSearches:
         self._database = database
         self._kafka = kafka
         self._now = now
-        self._places = Places(MOST_AT_ONCE, "searches")
+        self._places = WorkSlots(MOST_AT_ONCE, "searches")
         self._closing = threading.Event()
 
     def begin(self, stream: str, value: str, wanted: QuarantineFilter, by: Principal) -> ValueSearch:
@@ -105,7 +105,7 @@ class ValueSearches:
                 stores.value_searches.add(search)
                 what = content_hash(json.loads(json.dumps(asdict(wanted), default=str)))
                 stores.audit.append(
-                    Change(at, by.name, "quarantine.searched", f"{subject}#{search.id}", None, what)
+                    AuditedAction(at, by.name, "quarantine.searched", f"{subject}#{search.id}", None, what)
                 )
         except BaseException:
             self._places.leave(by)
@@ -140,7 +140,9 @@ class ValueSearches:
                 subject = subject_of_contract(stores, stream)
                 require(by, ROLE, subject)
                 stores.value_searches.update(search_id, is_cancelled=True)
-                change = Change(self._now(), by.name, "quarantine.search-cancelled", f"{subject}#{search_id}")
+                change = AuditedAction(
+                    self._now(), by.name, "quarantine.search-cancelled", f"{subject}#{search_id}"
+                )
                 stores.audit.append(change)
         return found
 

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tidegate.contracts.document.diagnosis import suggest
-from tidegate.contracts.document.source import Place, Source, escape, syntax_error
+from tidegate.contracts.document.source import Place, SourceDocument, escape, syntax_error
 from tidegate.contracts.document.yaml_source import read_yaml
 from tidegate.contracts.errors import ContractError, Problem, SettingsError
 from tidegate.contracts.stream.output_topics import (
@@ -130,7 +130,7 @@ def load_topics(path: Path, environment: str | None) -> tuple[WantedTopic, ...]:
     return wanted
 
 
-def _problems(source: Source, error: ValidationError) -> Iterator[Problem]:
+def _problems(source: SourceDocument, error: ValidationError) -> Iterator[Problem]:
     for one in error.errors(include_url=False, include_input=False):
         steps = [
             str(step)

@@ -17,8 +17,8 @@ from tidegate.contracts.errors import ConflictError, NotFoundError, StreamStoppe
 from tidegate.contracts.stream.adoption import (
     EPOCH_GAP,
     Adoption,
-    Found,
-    Proposal,
+    OutputPositions,
+    ProposedLedger,
     SourceRange,
     bounds,
     propose,
@@ -48,8 +48,8 @@ class Look:
     sink: str
     held: Ledger | None
     ledger: str
-    found: Found
-    proposal: Proposal
+    found: OutputPositions
+    proposal: ProposedLedger
     others: dict[str, int]
 
 
@@ -137,7 +137,7 @@ class Adopter(StreamChange):
         self._sink.write(held, new, is_rebuilt=True)
         return new
 
-    def _with_closed(self, new: Ledger, held: Ledger | None, found: Found) -> Ledger:
+    def _with_closed(self, new: Ledger, held: Ledger | None, found: OutputPositions) -> Ledger:
         """Return the ledger with the discarded refusals that count, and with all records sent to the source topic.
 
         After a rewind the refusals of sent records no longer count, but these records must not be judged again.
@@ -262,7 +262,7 @@ class Adopter(StreamChange):
         proposal = propose(found, source, limits, self._present(limits.holes))
         return Look(self._sink.name, held, name, found, proposal, others)
 
-    def _source_range(self, found: Found) -> SourceRange:
+    def _source_range(self, found: OutputPositions) -> SourceRange:
         """Return the ranges that topic and history hold.
 
         Raises StreamStopped if the outputs hold records of a history that is gone.
@@ -284,7 +284,7 @@ class Adopter(StreamChange):
         manifest = self._copied.read()
         return manifest.marks[-1] if manifest is not None and manifest.loads else None
 
-    def _found(self, wanted: str | None, held: Ledger | None) -> tuple[str, Found, dict[str, int]]:
+    def _found(self, wanted: str | None, held: Ledger | None) -> tuple[str, OutputPositions, dict[str, int]]:
         """Read both outputs; return the ledger's name, its positions, and the record counts of other ledgers."""
         by_ledger: defaultdict[str, Sightings] = defaultdict(Sightings)
         for found, _ in provenances(self._kafka, self._quarantine, self._source.name):
@@ -302,7 +302,7 @@ class Adopter(StreamChange):
         others = {other: len(positions.seen) for other, positions in sorted(by_ledger.items())}
         # No window after a rollback: the quarantine topic also has records refused after the restored moment.
         window = None if held and self._sink.ahead == "quarantined" else self._settings.max_offsets
-        return name, Found(written, quarantined, self._sink.ahead, window, replayed), others
+        return name, OutputPositions(written, quarantined, self._sink.ahead, window, replayed), others
 
     def _chosen(self, wanted: str | None, by_ledger: dict[str, Sightings], written: Sightings) -> str:
         """Return the ledger name of the quarantined records that belong to the written rows.

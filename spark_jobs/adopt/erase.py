@@ -146,7 +146,7 @@ class Eraser(StreamChange):
         return self._topics.identity(self._quarantine) is not None
 
     def _look(self, subject: Subject, held: Ledger) -> EraseLook:
-        matches = Matches(self._plan, subject)
+        matches = PersonMatcher(self._plan, subject)
         refused, quarantined = Positions(), 0
         for found, message in provenances(self._kafka, self._quarantine, self._source.name):
             if found.ledger == held.name and matches(message):
@@ -211,7 +211,7 @@ class Eraser(StreamChange):
 
         An interrupted erasure has left copies beside the originals, so each refusal is kept only once.
         """
-        matches = Matches(self._plan, subject)
+        matches = PersonMatcher(self._plan, subject)
         producer = self._producer(ledger)
         kept = self._kept(matches, ledger, end)
         while records := list(islice(kept, _AT_A_TIME)):
@@ -220,7 +220,7 @@ class Eraser(StreamChange):
         self._topics.delete_before(self._quarantine, {p: offset for p, offset in end.items() if offset})
         self._on_step(EraseStep.DELETE)
 
-    def _kept(self, matches: Matches, ledger: Ledger, end: Vector) -> Iterator[OutputRecord]:
+    def _kept(self, matches: PersonMatcher, ledger: Ledger, end: Vector) -> Iterator[OutputRecord]:
         seen: dict[tuple[str, str, int], Positions] = {}
         for message in read_committed(self._kafka, self._quarantine, {}, end):
             headers = headers_of(message)
@@ -251,7 +251,7 @@ class Eraser(StreamChange):
         )
 
 
-class Matches:
+class PersonMatcher:
     """The test whether a refused record is the person's: by key or field, or by raw bytes if it is undecodable."""
 
     def __init__(self, plan: EnforcementPlan, subject: Subject) -> None:

@@ -14,7 +14,7 @@ from tidegate.contracts.errors import ConflictError, CredentialsError, NotFoundE
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.privacy.tokens import MaskKey
 from tidegate.contracts.registry_client import requests
-from tidegate.contracts.registry_client.messages import Answer, Request, send
+from tidegate.contracts.registry_client.messages import RegistryAnswer, Request, send
 from tidegate.contracts.stream.adoption import Adoption
 from tidegate.contracts.stream.ledger import Ledger
 from tidegate.contracts.stream.replay import FEWER_RECORDS, MOST_REQUEST_BYTES
@@ -70,7 +70,7 @@ _ADVICE: Final[Mapping[int, str]] = {
 """Advice for each status with which the registry rejects a request."""
 
 
-def _said(answer: Answer) -> Iterator[str]:
+def _said(answer: RegistryAnswer) -> Iterator[str]:
     """Yield the registry's reasons for a rejection; each validation error with its JSON Pointer."""
     if detail := answer.document.get("detail"):
         yield str(detail)
@@ -125,7 +125,7 @@ class AdoptionLog:
             )
         required(self._client, answer, "write the adoption down")
 
-    def _ask(self, request: Request) -> Answer:
+    def _ask(self, request: Request) -> RegistryAnswer:
         try:
             return send(self._client, request)
         except httpx.HTTPError as error:
@@ -141,7 +141,7 @@ class AdoptionLog:
         )
 
 
-def required(client: httpx.Client, answer: Answer, what: str) -> None:
+def required(client: httpx.Client, answer: RegistryAnswer, what: str) -> None:
     """Require that the registry has carried out a request; `what` completes "refuses to".
 
     Raises CredentialsError, ConflictError for a rejection that a retry would not change, Unavailable otherwise.

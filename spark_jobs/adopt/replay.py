@@ -21,7 +21,7 @@ from pydantic import TypeAdapter
 from tidegate.contracts.errors import NotFoundError, SettingsError, StreamStopped, Unavailable
 from tidegate.contracts.fix.model import Fix
 from tidegate.contracts.registry_client import requests
-from tidegate.contracts.registry_client.messages import Answer, Request, send
+from tidegate.contracts.registry_client.messages import RegistryAnswer, Request, send
 from tidegate.contracts.stream.evidence import Evidence, headers_of, read_evidence
 from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.contracts.stream.positions import Positions
@@ -64,7 +64,7 @@ _RUNS: Final = TypeAdapter(dict[int, tuple[Run, ...]])
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ReplayChoice:
     """The refused records to replay: by positions, by a problem of the registry's index, or by properties."""
 
     positions: Positions | None = None
@@ -122,7 +122,7 @@ class ReplayPlanner:
         self._source = find_source(self._topics, plan)
         self._topic = quarantine_topic(self._source.name)
 
-    def freeze(self, choice: Choice) -> Positions:
+    def freeze(self, choice: ReplayChoice) -> Positions:
         """Return the present positions of the chosen refusals.
 
         Raises NotFoundError if there are none, SettingsError if there are more than a request may have.
@@ -201,7 +201,7 @@ class ReplayPlanner:
             spark.stop()
         return self.find(replay)
 
-    def _having(self, choice: Choice) -> Positions:
+    def _having(self, choice: ReplayChoice) -> Positions:
         again = (choice.where or {}).get(AGAIN)
         within = None if again is None else refused_again_by(self._client, self._stream, again)
         found = Positions.of({})
@@ -217,7 +217,7 @@ class ReplayPlanner:
     def _latest(self) -> dict[int, int]:
         return self._topics.latest(self._topic) if self._topics.identity(self._topic) is not None else {}
 
-    def _ask(self, request: Request) -> Answer:
+    def _ask(self, request: Request) -> RegistryAnswer:
         return _asked(self._client, request)
 
 
@@ -250,7 +250,7 @@ def refused_again_by(client: httpx.Client, stream: str, code: str) -> Positions:
     return indexed(client, stream, **{AGAIN: code})
 
 
-def _asked(client: httpx.Client, request: Request) -> Answer:
+def _asked(client: httpx.Client, request: Request) -> RegistryAnswer:
     try:
         return send(client, request)
     except httpx.HTTPError as error:

@@ -23,7 +23,7 @@ from tidegate.spark_jobs.settings import JobSettings
 if TYPE_CHECKING:
     from tidegate.contracts.fix.model import Fix
     from tidegate.contracts.stream.replay import ReplayTerms, StreamReplay
-    from tidegate.spark_jobs.adopt.replay import Choice, ReplayPlanner
+    from tidegate.spark_jobs.adopt.replay import ReplayChoice, ReplayPlanner
 
 
 PositionsFile = Annotated[
@@ -165,16 +165,16 @@ class _Selection:
                 "--request ID (tidegate replay)"
             )
 
-    def choice(self) -> Choice:
+    def choice(self) -> ReplayChoice:
         """Parse the file of positions and the properties. Raises SettingsError."""
         from tidegate.spark_jobs.adopt.replay import (  # noqa: PLC0415 - loads Spark
-            Choice,
+            ReplayChoice,
             parse_where,
             read_positions,
         )
 
         positions = None if self.positions is None else read_positions(_text_of(self.positions))
-        return Choice(positions, self.problem, parse_where(self.where or ()))
+        return ReplayChoice(positions, self.problem, parse_where(self.where or ()))
 
 
 @dataclass(frozen=True, slots=True)

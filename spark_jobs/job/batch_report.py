@@ -14,7 +14,7 @@ from tidegate.contracts.stream.decide import Decision
 from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.contracts.stream.report import BatchReport
 from tidegate.contracts.stream.shadow import ShadowResult
-from tidegate.spark_jobs.sinks.sink import JudgedBatch, MicroBatch, Published, Sink
+from tidegate.spark_jobs.sinks.sink import CommittedBatch, JudgedBatch, MicroBatch, Sink
 from tidegate.spark_jobs.tracing import Attributes
 
 log = structlog.get_logger()
@@ -25,7 +25,7 @@ class BatchOutcome:
     """The outcome of a batch; `lag` counts the records behind it, None if the broker does not answer."""
 
     decision: Decision
-    published: Published
+    published: CommittedBatch
     began: datetime
     lag: int | None
 

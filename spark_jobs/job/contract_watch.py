@@ -12,10 +12,10 @@ import structlog
 
 from tidegate.contracts.errors import CredentialsError, Fenced, Unavailable
 from tidegate.contracts.registry_client import requests
-from tidegate.contracts.registry_client.messages import Answer, Request, send
+from tidegate.contracts.registry_client.messages import RegistryAnswer, Request, send
 from tidegate.contracts.registry_client.requests import ListedContract
 from tidegate.spark_jobs.contract_source import RegistryGone
-from tidegate.spark_jobs.settings import JobSettings, Selection
+from tidegate.spark_jobs.settings import ContractSelection, JobSettings
 
 log = structlog.get_logger()
 
@@ -102,7 +102,7 @@ class ContractWatch(Generic[S]):
     def __init__(
         self,
         registry: httpx.Client,
-        selection: Selection,
+        selection: ContractSelection,
         make: Callable[[str], S],
         settings: JobSettings,
         now: Callable[[], float] = time.monotonic,
@@ -200,7 +200,7 @@ class ContractWatch(Generic[S]):
         else:
             self._ended[name] = replace(ended, retry_at=self._now() + _LONGEST_RETRY_SECONDS)
 
-    def _ask(self, request: Request) -> Answer:
+    def _ask(self, request: Request) -> RegistryAnswer:
         answer = send(self._registry, request)
         if answer.status in {httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN} and self._wanted is None:
             raise CredentialsError(

@@ -16,7 +16,7 @@ from tidegate.contracts.crash import described
 from tidegate.contracts.document.model import ErrorBudget
 from tidegate.contracts.errors import StreamStopped, Unavailable
 from tidegate.contracts.registry_client import requests
-from tidegate.contracts.registry_client.messages import Answer, send
+from tidegate.contracts.registry_client.messages import RegistryAnswer, send
 from tidegate.contracts.stream.control import EventKind, Heartbeat, StreamControl, StreamEvent, Trip
 from tidegate.contracts.stream.decide import BudgetWindow, Counted
 from tidegate.contracts.stream.reconciliation import HeartbeatAnswer, ReconciliationRequest
@@ -259,7 +259,7 @@ class RegistryControl:
         self._unsent = None
         return True
 
-    def _read(self, answer: Answer) -> StreamControl:
+    def _read(self, answer: RegistryAnswer) -> StreamControl:
         lacking = not_obeyed(answer.document)
         if lacking:
             raise StreamStopped(

@@ -26,7 +26,7 @@ from tidegate.spark_jobs.history.request import HistoryRequest
 from tidegate.spark_jobs.job.source import LOOK_SECONDS, BatchHandler, BatchOffsets, read_range, read_topic
 from tidegate.spark_jobs.kafka.consumer_group import PublishedOffsets
 from tidegate.spark_jobs.kafka.source_topic import require_same, resume
-from tidegate.spark_jobs.kafka.topics import Topic, Topics
+from tidegate.spark_jobs.kafka.topics import TopicDescription, Topics
 from tidegate.spark_jobs.settings import JobSettings
 
 if TYPE_CHECKING:
@@ -90,17 +90,22 @@ class RecordSource(Protocol):
         ...
 
 
-OpenSource = Callable[["SparkSession", JobSettings, Topics, EnforcementPlan, Topic], RecordSource]
+OpenSource = Callable[["SparkSession", JobSettings, Topics, EnforcementPlan, TopicDescription], RecordSource]
 """Opens the source of an attempt. The topic is that of the contract."""
 
 
-class TopicSource:
+class ContractTopic:
     """The topic of a contract."""
 
     history: tuple[HistoryMark, ...] = ()
 
     def __init__(
-        self, spark: SparkSession, settings: JobSettings, topics: Topics, plan: EnforcementPlan, topic: Topic
+        self,
+        spark: SparkSession,
+        settings: JobSettings,
+        topics: Topics,
+        plan: EnforcementPlan,
+        topic: TopicDescription,
     ) -> None:
         self._spark = spark
         self._settings = settings
@@ -176,7 +181,7 @@ class HistorySource:
         settings: JobSettings,
         topics: Topics,
         plan: EnforcementPlan,
-        topic: Topic,
+        topic: TopicDescription,
     ) -> None:
         """Load the new rows of the history. Raises SettingsError for upserts, and the errors of `load_history`."""
         if settings.write_mode == "upsert":

@@ -53,7 +53,7 @@ from tidegate.spark_jobs.job.replay_chunk import (
 )
 from tidegate.spark_jobs.job.resend import ClosedRecords
 from tidegate.spark_jobs.kafka.replayed import ReplayedTopic
-from tidegate.spark_jobs.kafka.topics import Topic, Topics
+from tidegate.spark_jobs.kafka.topics import TopicDescription, Topics
 from tidegate.spark_jobs.sinks.sink import JudgedBatch, MicroBatch, Replay, Sink
 from tidegate.spark_jobs.steps import ReplayStep, Stopwatch
 from tidegate.spark_jobs.worker.judge import worker_errors
@@ -94,7 +94,7 @@ class Replayer:
         kafka: KafkaConnection,
         topics: Topics,
         sink: Sink[Any],
-        source: Topic,
+        source: TopicDescription,
         watch: Stopwatch,
     ) -> None:
         """Store the collaborators. A fixed value is limited to the largest message that the source topic accepts."""

@@ -24,7 +24,7 @@ log = structlog.get_logger()
 _MOST_FAILURES = 3
 
 
-class Shadows(Protocol):
+class ShadowSource(Protocol):
     """Source of the shadow: the version that judges records in addition to the enforced one."""
 
     def of(self, version: str | None, active: EnforcementPlan, now: int, /) -> Shadow | None:

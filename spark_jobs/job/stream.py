@@ -29,17 +29,17 @@ from tidegate.spark_jobs.job.control import AlwaysRunning, Control, StreamPaused
 from tidegate.spark_jobs.job.expectations import BatchExpectations, refused
 from tidegate.spark_jobs.job.great_expectations_runner import GreatExpectationsRunner
 from tidegate.spark_jobs.job.lease import Stop
-from tidegate.spark_jobs.job.record_source import OpenSource, Query, TopicSource
+from tidegate.spark_jobs.job.record_source import ContractTopic, OpenSource, Query
 from tidegate.spark_jobs.job.replay import Prepared, Replayer
 from tidegate.spark_jobs.job.replay_loop import ReplayLoop
 from tidegate.spark_jobs.job.reports import Reporter
-from tidegate.spark_jobs.job.shadow_source import NoShadows, Shadows
+from tidegate.spark_jobs.job.shadow_source import NoShadows, ShadowSource
 from tidegate.spark_jobs.job.source import BatchHandler
 from tidegate.spark_jobs.kafka.source_topic import another_topic, find_source
 from tidegate.spark_jobs.kafka.topics import Topics, TransactionEnded
 from tidegate.spark_jobs.settings import JobSettings
 from tidegate.spark_jobs.sinks.kind import SinkContext, kind_of
-from tidegate.spark_jobs.sinks.sink import JudgedBatch, MicroBatch, Published, StreamStart
+from tidegate.spark_jobs.sinks.sink import CommittedBatch, JudgedBatch, MicroBatch, StreamStart
 from tidegate.spark_jobs.steps import Step, StepObserver, Stopwatch
 from tidegate.spark_jobs.tracing import NoTracer, Tracer
 from tidegate.spark_jobs.worker.judge import worker_errors
@@ -82,10 +82,10 @@ class StreamAttempt:
         contract_id: str,
         contracts: ContractSource,
         control: Control | None = None,
-        shadows: Shadows | None = None,
+        shadows: ShadowSource | None = None,
         limits: BatchLimits | None = None,
         *,
-        open_source: OpenSource = TopicSource,
+        open_source: OpenSource = ContractTopic,
     ) -> None:
         self._job = job
         self._open_source = open_source
@@ -481,7 +481,7 @@ class StreamAttempt:
         batch: MicroBatch,
         judged: JudgedBatch[Any],
         decision: Decision,
-        published: Published,
+        published: CommittedBatch,
         began: datetime,
     ) -> None:
         """Report a published batch: to the consumer group, the registry, the log and the trace."""

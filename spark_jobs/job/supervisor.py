@@ -42,11 +42,11 @@ from tidegate.spark_jobs.job.control import RegistryControl, StreamPaused
 from tidegate.spark_jobs.job.halving import may_blame_record, reason_to_halve, stopped_by_record
 from tidegate.spark_jobs.job.lease import Lease, StopOrLoss
 from tidegate.spark_jobs.job.reconciler import Reconciler
-from tidegate.spark_jobs.job.record_source import HistorySource, TopicSource
+from tidegate.spark_jobs.job.record_source import ContractTopic, HistorySource
 from tidegate.spark_jobs.job.rehearsal import rehearse
 from tidegate.spark_jobs.job.shadow_source import RegistryShadows
 from tidegate.spark_jobs.job.stream import Job, StreamAttempt
-from tidegate.spark_jobs.settings import Selection
+from tidegate.spark_jobs.settings import ContractSelection
 
 log = structlog.get_logger()
 
@@ -189,7 +189,7 @@ class StreamThread(InheritableThread):
             self._control,
             self._shadows,
             self._limits,
-            open_source=TopicSource if self._history is None else partial(HistorySource, self._history),
+            open_source=ContractTopic if self._history is None else partial(HistorySource, self._history),
         )
 
     def _is_halved(self, error: BaseException, attempt: StreamAttempt) -> bool:
@@ -337,7 +337,7 @@ def run_streams(
 
 
 def watch_streams(
-    job: Job, selection: Selection, registry: httpx.Client, ready_file: Path | None = None
+    job: Job, selection: ContractSelection, registry: httpx.Client, ready_file: Path | None = None
 ) -> int | None:
     """Run a stream for each selected contract that the registry lists, until a signal ends the job.
 

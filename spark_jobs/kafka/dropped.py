@@ -14,7 +14,7 @@ from tidegate.contracts.stream.ledger import Ledger
 from tidegate.contracts.stream.output_topics import dropped_topic
 from tidegate.contracts.stream.positions import Positions, chained, digest_of, dropped_by
 from tidegate.spark_jobs.kafka.outputs import OutputRecord, read_committed
-from tidegate.spark_jobs.kafka.topics import Topic, Topics
+from tidegate.spark_jobs.kafka.topics import TopicDescription, Topics
 
 _PARTITION: Final = 0
 """The partition of all records of a chain, in the order of the chain."""
@@ -24,7 +24,7 @@ _OFFSETS_AT_A_TIME: Final = 50_000
 class DroppedTopic:
     """The topic `<topic>.dropped`, which is created for the first contract that drops records."""
 
-    def __init__(self, topics: Topics, source: Topic) -> None:
+    def __init__(self, topics: Topics, source: TopicDescription) -> None:
         self._topics = topics
         self._source = source
         self._name = dropped_topic(source.name)

@@ -9,13 +9,13 @@ from tidegate.contracts.stream.ledger import Ledger, Vector
 from tidegate.contracts.stream.output_topics import marks_topic
 from tidegate.spark_jobs.kafka.dropped import chain_records, read_texts
 from tidegate.spark_jobs.kafka.outputs import OutputRecord
-from tidegate.spark_jobs.kafka.topics import Topic, Topics
+from tidegate.spark_jobs.kafka.topics import TopicDescription, Topics
 
 
 class MarksTopic:
     """The topic `<topic>.marks`, created for the first contract whose tombstones delete, or with the first replay."""
 
-    def __init__(self, topics: Topics, source: Topic, days: int | None) -> None:
+    def __init__(self, topics: Topics, source: TopicDescription, days: int | None) -> None:
         """Store the settings of the topic. `days` is how long refused records are kept; None means without limit."""
         self._topics = topics
         self._source = source

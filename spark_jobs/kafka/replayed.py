@@ -16,7 +16,7 @@ from tidegate.contracts.stream.replayed_chunk import ReplayedChunk
 from tidegate.spark_jobs.kafka.dropped import chain_records, read_chain, read_texts
 from tidegate.spark_jobs.kafka.kafka_ledger import transactional_id
 from tidegate.spark_jobs.kafka.outputs import OutputRecord, TransactionalProducer
-from tidegate.spark_jobs.kafka.topics import Topic, Topics
+from tidegate.spark_jobs.kafka.topics import TopicDescription, Topics
 
 _COMMAND_SLOT: Final = 64
 """Slot of the producer of a command. No job uses it: settings allow 64 slots, from 0 on."""
@@ -27,7 +27,7 @@ _SENDER_SLOT: Final = 65
 class ReplayedTopic:
     """The topic `<topic>.replayed`, which is created with the first replay of a stream."""
 
-    def __init__(self, topics: Topics, source: Topic) -> None:
+    def __init__(self, topics: Topics, source: TopicDescription) -> None:
         self._topics = topics
         self._source = source
         self._name = replayed_topic(source.name)
@@ -162,14 +162,16 @@ def ever_replayed(kafka: KafkaConnection, topic: str, ledger: str) -> Positions:
     return named_by(ledger, read_texts(kafka, replayed_topic(topic)))
 
 
-def write_replayed(kafka: KafkaConnection, source: Topic, ledger: Ledger, replayed: Positions) -> Ledger:
+def write_replayed(
+    kafka: KafkaConnection, source: TopicDescription, ledger: Ledger, replayed: Positions
+) -> Ledger:
     """Write positions as a new chain; return the ledger that names it. For commands, after the fence."""
     digest = _write_chain(kafka, source, ledger, None, replayed)
     return ledger.model_copy(update={"replayed": len(replayed), "replayed_digest": digest})
 
 
 def write_closed(
-    kafka: KafkaConnection, source: Topic, ledger: Ledger, closed: dict[Closure, Positions]
+    kafka: KafkaConnection, source: TopicDescription, ledger: Ledger, closed: dict[Closure, Positions]
 ) -> Ledger:
     """Write closed positions as new chains; return the ledger that names only these. For commands, after the fence.
 
@@ -188,7 +190,11 @@ def write_closed(
 
 
 def _write_chain(
-    kafka: KafkaConnection, source: Topic, ledger: Ledger, closure: Closure | None, positions: Positions
+    kafka: KafkaConnection,
+    source: TopicDescription,
+    ledger: Ledger,
+    closure: Closure | None,
+    positions: Positions,
 ) -> str:
     topic = ReplayedTopic(Topics(kafka), source)
     topic.ensure()

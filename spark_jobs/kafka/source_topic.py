@@ -6,10 +6,10 @@ from tidegate.contracts.errors import StreamStopped, Unavailable
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.stream.history import of_topic
 from tidegate.contracts.stream.ledger import Ledger, Vector
-from tidegate.spark_jobs.kafka.topics import Topic, Topics
+from tidegate.spark_jobs.kafka.topics import TopicDescription, Topics
 
 
-def find_source(topics: Topics, plan: EnforcementPlan) -> Topic:
+def find_source(topics: Topics, plan: EnforcementPlan) -> TopicDescription:
     """Return the description of a contract's topic. Raises Unavailable if it does not exist."""
     source = topics.describe(plan.contract.topic)
     if source is None:
@@ -19,7 +19,7 @@ def find_source(topics: Topics, plan: EnforcementPlan) -> Topic:
     return source
 
 
-def require_same(topics: Topics, source: Topic, ledger: Ledger) -> None:
+def require_same(topics: Topics, source: TopicDescription, ledger: Ledger) -> None:
     """Raise StreamStopped if the topic is no longer the one that the ledger counts.
 
     Raises Unavailable if the broker does not know the topic. A broker that has just started, or lags behind the
@@ -32,7 +32,7 @@ def require_same(topics: Topics, source: Topic, ledger: Ledger) -> None:
         raise StreamStopped(not_its_topic(source.name, ledger))
 
 
-def resume(ledger: Ledger, source: Topic, earliest: Vector, latest: Vector) -> Vector:
+def resume(ledger: Ledger, source: TopicDescription, earliest: Vector, latest: Vector) -> Vector:
     """Return the offsets from which reading continues, by partition. Raises StreamStopped if records are missing."""
     if ledger.topic_id != source.topic_id:
         raise StreamStopped(not_its_topic(source.name, ledger))

@@ -83,7 +83,7 @@ def kafka_errors(doing: str) -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class TopicDescription:
     """A topic as described by the broker; `max_message_bytes` limits a record batch."""
 
     name: str
@@ -127,13 +127,13 @@ class Topics:
                 raise Unavailable(f"{doing}: {self._refusals[-1]}; look at --kafka-config") from error
             raise
 
-    def describe(self, name: str) -> Topic | None:
+    def describe(self, name: str) -> TopicDescription | None:
         """Return the description of a topic; None if it does not exist."""
         identity = self.identity(name)
         if identity is None:
             return None
         topic_id, partitions = identity
-        return Topic(name, topic_id, partitions, int(self._settings(name)["max.message.bytes"]))
+        return TopicDescription(name, topic_id, partitions, int(self._settings(name)["max.message.bytes"]))
 
     def identity(self, name: str) -> tuple[str, int] | None:
         """Return id and number of partitions of a topic, in one request; None if it does not exist."""
@@ -169,7 +169,7 @@ class Topics:
         """Return whether a topic is compacted: records may be deleted when newer ones of their key arrive."""
         return "compact" in self._settings(name)["cleanup.policy"]
 
-    def ensure_quarantine(self, name: str, source: Topic, days: int | None) -> None:
+    def ensure_quarantine(self, name: str, source: TopicDescription, days: int | None) -> None:
         """Create a quarantine topic that keeps records for `days` (None: forever), or check the existing one.
 
         Raises StreamStopped, with the command to run, if a setting of an existing topic would lose records. The
@@ -177,7 +177,7 @@ class Topics:
         """
         self._ensure(name, source.partitions, quarantine_settings(source.max_message_bytes, days))
 
-    def ensure_accepted(self, name: str, source: Topic, days: int | None) -> None:
+    def ensure_accepted(self, name: str, source: TopicDescription, days: int | None) -> None:
         """Create an accepted topic that keeps records for `days` (None: a week longer than the source), or check it.
 
         Raises as `ensure_quarantine` does.
@@ -185,18 +185,18 @@ class Topics:
         wanted = accepted_settings(source.max_message_bytes, days, self._retention_ms(source.name))
         self._ensure(name, source.partitions, wanted)
 
-    def ensure_dropped(self, name: str, source: Topic) -> None:
+    def ensure_dropped(self, name: str, source: TopicDescription) -> None:
         """Create the topic of dropped positions of a source, or check it. Raises as `ensure_quarantine` does."""
         self._ensure(name, 1, dropped_settings(source.max_message_bytes, self._retention_ms(source.name)))
 
-    def ensure_replayed(self, name: str, source: Topic) -> None:
+    def ensure_replayed(self, name: str, source: TopicDescription) -> None:
         """Create the topic of replayed positions, which are kept forever, or check it.
 
         Raises as `ensure_quarantine` does.
         """
         self._ensure(name, 1, output_settings(source.max_message_bytes))
 
-    def ensure_marks(self, name: str, source: Topic, days: int | None) -> None:
+    def ensure_marks(self, name: str, source: TopicDescription, days: int | None) -> None:
         """Create the topic of marks of deleted keys, for refused records that are kept for `days`, or check it.
 
         Raises as `ensure_quarantine` does.

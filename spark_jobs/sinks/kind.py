@@ -14,7 +14,7 @@ from tidegate.contracts.stream.output_topics import accepted_topic, quarantine_t
 from tidegate.spark_jobs.kafka.dropped import DroppedTopic
 from tidegate.spark_jobs.kafka.marks import MarksTopic
 from tidegate.spark_jobs.kafka.replayed import ReplayedTopic
-from tidegate.spark_jobs.kafka.topics import Topic, Topics
+from tidegate.spark_jobs.kafka.topics import TopicDescription, Topics
 from tidegate.spark_jobs.session import active_session
 from tidegate.spark_jobs.settings import JobSettings, SinkSettings
 from tidegate.spark_jobs.sinks.adoption import AdoptableSink, AdoptableTable
@@ -36,22 +36,22 @@ class SinkContext:
     settings: JobSettings
     topics: Topics
     contract_id: str
-    source: Topic
+    source: TopicDescription
     retention: Retention
 
-    def accepted(self) -> Topic:
+    def accepted(self) -> TopicDescription:
         """Return the accepted topic, created if it does not exist. Raises Unavailable or StreamStopped."""
         name = accepted_topic(self.source.name)
         self.topics.ensure_accepted(name, self.source, self.retention.accepted_days)
         return self._described(name)
 
-    def _described(self, name: str) -> Topic:
+    def _described(self, name: str) -> TopicDescription:
         output = self.topics.describe(name)
         if output is None:
             raise Unavailable(f"topic {name} was created but is not there yet")
         return output
 
-    def quarantine(self) -> Topic:
+    def quarantine(self) -> TopicDescription:
         """Return the quarantine topic, created if it does not exist. Raises Unavailable or StreamStopped."""
         name = quarantine_topic(self.source.name)
         self.topics.ensure_quarantine(name, self.source, self.retention.quarantine_days)

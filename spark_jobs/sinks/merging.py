@@ -20,7 +20,7 @@ from tidegate.contracts.columns.table_limits import TableLimits
 from tidegate.contracts.errors import StreamStopped
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.spark_jobs.sinks.evolution import BEGIN_AGAIN
-from tidegate.spark_jobs.sinks.store import TableRows
+from tidegate.spark_jobs.sinks.store import TableContents
 from tidegate.spark_jobs.worker.part_writer import DELETED
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def merge_limits(plan: EnforcementPlan) -> TableLimits:
     return TableLimits(key=contract.primary_key, deletes=contract.tombstones == "delete")
 
 
-def require_mode(rows: TableRows, *, is_upsert: bool) -> None:
+def require_mode(rows: TableContents, *, is_upsert: bool) -> None:
     """Raise StreamStopped, with what to do, unless the contract fits the write mode."""
     contract = rows.contract
     if is_upsert and not contract.primary_key:

@@ -123,7 +123,7 @@ class RecordKeys:
         self._found.append(pa.RecordBatch.from_arrays(arrays, schema=RECORDS))
 
 
-class KeptRows:
+class SnapshotRows:
     """Rows in a temporary file: read from one snapshot of a table, and compared later."""
 
     def __init__(self) -> None:

@@ -27,7 +27,7 @@ from tidegate.contracts.stream.ledger import (
 from tidegate.contracts.stream.replay_progress import ReplayProgress
 from tidegate.contracts.stream.replayed_chunk import ReplayedChunk
 from tidegate.contracts.stream.report import TableMaintenance, TableSize
-from tidegate.spark_jobs.kafka.topics import Topic
+from tidegate.spark_jobs.kafka.topics import TopicDescription
 from tidegate.spark_jobs.steps import Stopwatch
 from tidegate.spark_jobs.worker.request import EMPTY_REQUEST, WorkerRequest
 from tidegate.spark_jobs.worker.task_results import TaskResults
@@ -49,7 +49,7 @@ class StreamStart:
     """
 
     plan: EnforcementPlan
-    source: Topic
+    source: TopicDescription
     begin: Vector
     watch: Stopwatch
     reported_epoch: int = 0
@@ -158,7 +158,7 @@ class Replay:
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class CommittedBatch:
     """The ledger after a batch, and the evidence counts of its refused records."""
 
     ledger: Ledger
@@ -241,7 +241,7 @@ class Sink(Protocol[Held]):
         """Judge the rows of a batch that are not settled."""
         ...
 
-    def publish(self, judged: JudgedBatch[Held], decision: Decision) -> Published:
+    def publish(self, judged: JudgedBatch[Held], decision: Decision) -> CommittedBatch:
         """Write the batch according to the decision, and update the ledger. Raises Fenced or Unavailable."""
         ...
 

@@ -30,7 +30,7 @@ from tidegate.spark_jobs.kafka.kafka_ledger import transactional_id
 from tidegate.spark_jobs.kafka.marks import MarksTopic, read_marks
 from tidegate.spark_jobs.kafka.outputs import TransactionalProducer
 from tidegate.spark_jobs.kafka.replayed import ReplayedTopic, left_out
-from tidegate.spark_jobs.kafka.topics import Topic, Topics
+from tidegate.spark_jobs.kafka.topics import TopicDescription, Topics
 from tidegate.spark_jobs.sinks.judged_rows import judged_rows, without
 from tidegate.spark_jobs.sinks.quarantine_table import QuarantineTable
 from tidegate.spark_jobs.sinks.recovery_scan import (
@@ -40,7 +40,7 @@ from tidegate.spark_jobs.sinks.recovery_scan import (
     settled_in,
     unclaimed_history,
 )
-from tidegate.spark_jobs.sinks.sink import JudgedBatch, MicroBatch, Published, Replay, StreamStart
+from tidegate.spark_jobs.sinks.sink import CommittedBatch, JudgedBatch, MicroBatch, Replay, StreamStart
 from tidegate.spark_jobs.sinks.spool import Spool
 from tidegate.spark_jobs.sinks.store import STAGE_ATTEMPTS, LedgerStore, move_ledger
 from tidegate.spark_jobs.sinks.upkeep import Upkeep
@@ -61,7 +61,7 @@ class StagedSink:
         self,
         settings: JobSettings,
         table: LedgerStore,
-        quarantine: Topic,
+        quarantine: TopicDescription,
         dropped: DroppedTopic,
         replayed: ReplayedTopic,
         marks: MarksTopic,
@@ -181,7 +181,7 @@ class StagedSink:
             results = replace(self._spool.results(kept, batch), left_out=sent_back)
         return JudgedBatch(batch, results, TableParts(self._table, results.parts()))
 
-    def publish(self, judged: JudgedBatch[TableParts], decision: Decision) -> Published:
+    def publish(self, judged: JudgedBatch[TableParts], decision: Decision) -> CommittedBatch:
         """Run steps 7 to 10: write refused records to the quarantine topic, then the accepted rows with the ledger.
 
         The rows are staged while the quarantine topic is written: staging is invisible, and the commit waits for both.
@@ -201,7 +201,7 @@ class StagedSink:
             mark = staging.result()
         scan_from = self._settled.after(batch.end).scan_from({self._quarantine.name: end})
         changes = batch.published(decision, scan_from, len(self._slots), dropped, marks)
-        published = Published(self._commit(parts, mark, batch, changes), evidence)
+        published = CommittedBatch(self._commit(parts, mark, batch, changes), evidence)
         if self._refusals is not None and decision.quarantined:
             try:
                 self._refusals.follow(published.ledger, batch.watch.notify)
@@ -209,7 +209,7 @@ class StagedSink:
                 return replace(published, failure=error)
         return published
 
-    def _refuse(self, judged: JudgedBatch[TableParts], decision: Decision) -> Published:
+    def _refuse(self, judged: JudgedBatch[TableParts], decision: Decision) -> CommittedBatch:
         """Write all records of the batch to the quarantine topic only, after reading them from the source again.
 
         The files hold only typed columns. A refused batch is rare, and keeping the bytes of every batch would be

@@ -28,7 +28,7 @@ Taken = Vector | Positions | Outdated
 """Rows to delete: from an offset of each partition on, at some positions, or those that no longer count."""
 
 
-class TableRows(Protocol):
+class TableContents(Protocol):
     """The contents of a table: typed columns, and the contract that names its topic and primary key.
 
     `EnforcementPlan` implements it.
@@ -63,7 +63,7 @@ class LedgerStore(Protocol):
         """Return whether a table of this name exists from which a ledger can be read, regardless of its columns."""
         ...
 
-    def ensure(self, rows: TableRows) -> None:
+    def ensure(self, rows: TableContents) -> None:
         """Create the table, or add the contract's columns and widen types. Raises StreamStopped if it does not fit."""
         ...
 
@@ -83,7 +83,7 @@ class LedgerStore(Protocol):
         """Return a number above which the next epoch of this ledger name must be, by the history; 0 if unknown."""
         ...
 
-    def target(self, rows: TableRows, contract: str, name: str) -> RowTarget:
+    def target(self, rows: TableContents, contract: str, name: str) -> RowTarget:
         """Return where and how workers write the accepted rows of a batch; names of parts begin with `name`."""
         ...
 

@@ -37,7 +37,7 @@ from tidegate.spark_jobs.worker.result_kinds import (
     AcceptedPart,
     AcceptedPiece,
     BytesRead,
-    DroppedOffsets,
+    DroppedBitmap,
     ExpectationPartials,
     LibraryRows,
     MarkedRows,
@@ -221,9 +221,7 @@ class _Task:
                 yield RecordCount(partition, disposition, failed, records)
         yield from self._first_failed.values()
         yield from (BytesRead(partition, read) for partition, read in self._bytes.items())
-        yield from (
-            DroppedOffsets(partition, found.serialize()) for partition, found in self._dropped.items()
-        )
+        yield from (DroppedBitmap(partition, found.serialize()) for partition, found in self._dropped.items())
         if self._marks:
             yield MarkedRows(b"".join(self._marks))
         yield from map(AcceptedPart, self._accepted.written)

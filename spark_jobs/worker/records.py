@@ -32,7 +32,7 @@ from tidegate.contracts.stream.ledger import BatchRefusal, Ledger, Position
 from tidegate.contracts.stream.masked_values import MaskedValues
 from tidegate.contracts.verdict import Disposition, Verdict, Violation
 from tidegate.spark_jobs.kafka.outputs import Headers, OutputRecord
-from tidegate.spark_jobs.kafka.topics import Topic
+from tidegate.spark_jobs.kafka.topics import TopicDescription
 from tidegate.spark_jobs.worker.record_spool import divided
 
 
@@ -40,7 +40,7 @@ from tidegate.spark_jobs.worker.record_spool import divided
 class Destination:
     """An output topic of one ledger, and the contract that judges the records."""
 
-    topic: Topic
+    topic: TopicDescription
     ledger: Ledger
     plan: EnforcementPlan
 

@@ -34,7 +34,7 @@ class BytesRead:
 
 
 @dataclass(frozen=True, slots=True)
-class DroppedOffsets:
+class DroppedBitmap:
     """Offsets of a source partition whose records the contract drops, as a Roaring bitmap of 64 bits."""
 
     partition: int
@@ -104,7 +104,7 @@ Result = (
     RecordCount
     | FailedRecord
     | BytesRead
-    | DroppedOffsets
+    | DroppedBitmap
     | MarkedRows
     | AcceptedPart
     | RefusedFile
@@ -119,7 +119,7 @@ COLUMNS: Final[dict[type, str]] = {
     RecordCount: "record_count",
     FailedRecord: "first_failed",
     BytesRead: "bytes_read",
-    DroppedOffsets: "dropped",
+    DroppedBitmap: "dropped",
     MarkedRows: "marks",
     AcceptedPart: "accepted_part",
     RefusedFile: "refused_file",

@@ -21,7 +21,7 @@ from tidegate.spark_jobs.worker.request import WorkerRequest, read_partials, rea
 from tidegate.spark_jobs.worker.result_kinds import (
     AcceptedPart,
     BytesRead,
-    DroppedOffsets,
+    DroppedBitmap,
     ExpectationPartials,
     LibraryRows,
     MarkedRows,
@@ -81,7 +81,7 @@ class TaskResults:
         """Return the positions of the records that the contract drops, and of those in `left_out`."""
         found = Positions()
         found.add_all(self.left_out)
-        for each in self.of(DroppedOffsets):
+        for each in self.of(DroppedBitmap):
             found.add_all(Positions.of({each.partition: BitMap64.deserialize(each.bitmap)}))
         return found
 

@@ -33,7 +33,7 @@ from tests.integration.enforce.line import Line, environment
 from tests.integration.enforce.registry import Registry
 from tests.postgresql import Postgresql, for_psycopg
 from tidegate.contracts.errors import NotFoundError
-from tidegate.contracts.stream.reconciliation import Answer
+from tidegate.contracts.stream.reconciliation import ReconciliationAnswer
 from tidegate.gateway.embedded.broker import Broker, BrokerOptions
 from tidegate.gateway.embedded.jars import Jars, ensure_jars
 from tidegate.gateway.embedded.java import find_java
@@ -191,7 +191,7 @@ def report(line: Line, chaos: Chaos) -> int:
         positions = getattr(found, name)
         print(f"{name.replace('_', ' '):>14} {len(positions):,} {positions[:10] if positions else ''}")
     # Deleted records cannot be proven, but the account includes them.
-    holds = reconciled.holds or (bool(chaos.deleted) and reconciled.answer is Answer.UNPROVEN)
+    holds = reconciled.holds or (bool(chaos.deleted) and reconciled.answer is ReconciliationAnswer.UNPROVEN)
     if reconciled.holds:
         print("reconcile: every offset has one fate")
     elif holds:

@@ -31,7 +31,7 @@ from tidegate.contracts.formats.avro_types import (
 from tidegate.contracts.inclusion.answer import Outcome
 from tidegate.contracts.inclusion.avro import includes
 from tidegate.contracts.inclusion.avro.claims import logical_of, meaning
-from tidegate.contracts.inclusion.avro.data import Branch, Datum, Sizes, encode, json_text
+from tidegate.contracts.inclusion.avro.data import Datum, Sizes, UnionValue, encode, json_text
 from tidegate.contracts.inclusion.avro.documents import schema_of
 
 Schema = Any
@@ -225,7 +225,7 @@ def values(node: AvroType, sizes: Sizes, depth: int) -> st.SearchStrategy[Datum]
             return st.dictionaries(st.text(max_size=2), inner, max_size=more)
         case Union():
             branches = [(index, values(node.branches[index], sizes, depth)) for index in sizes.order(node)]
-            return st.one_of([each.map(partial(Branch, index)) for index, each in branches])
+            return st.one_of([each.map(partial(UnionValue, index)) for index, each in branches])
         case Record():
             return st.fixed_dictionaries({each.name: values(each.type, sizes, depth) for each in node.fields})
 

@@ -31,7 +31,7 @@ from tidegate.contracts.formats.json_fields import JsonFields
 from tidegate.contracts.formats.json_records import decode_exactly
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.rules.cel import ExpressionResult, outcome_of, tree_of
-from tidegate.contracts.rules.cel_syntax import Call
+from tidegate.contracts.rules.cel_syntax import FunctionCall
 from tidegate.contracts.verdict import Stage
 
 EXAMPLES = CEL_EXAMPLES // 4
@@ -151,7 +151,7 @@ def test_every_value_answers_as_one_that_stands_for_it(
     texts: list[str], some_orders: list[str], scalar: Any
 ) -> None:
     trees = [tree_of(Cel(id="r", kind="cel", expr=f"this.n == {text}")) for text in texts]
-    read = [constant_of(tree.args[1]) for tree in trees if isinstance(tree, Call)]
+    read = [constant_of(tree.args[1]) for tree in trees if isinstance(tree, FunctionCall)]
     if None in read:
         return
     value = decode_exactly(json.dumps(scalar).encode())

@@ -10,7 +10,7 @@ import orjson
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tidegate.gateway.http.desk.layout import Mark, lay_out
+from tidegate.gateway.http.desk.layout import MarkedBytes, lay_out
 from tidegate.gateway.streams.json_places import find
 
 documents = st.recursive(
@@ -71,7 +71,7 @@ def test_broken_exactly_where_readers_refuse(data: bytes) -> None:
 def test_any_bytes_are_laid_out(data: bytes) -> None:
     found = find(data, ["/a", "/0", ""])
     places = sorted({(place.start, place.end) for all_of in found.values.values() for place in all_of})
-    marks = [Mark(start, end, (1,)) for start, end in places]
+    marks = [MarkedBytes(start, end, (1,)) for start, end in places]
     lines = lay_out(data, marks)
     assert lines
     assert all(line.depth >= 0 for line in lines)

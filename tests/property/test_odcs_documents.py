@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft201909Validator
 
 from tests.marks import examples
-from tidegate.contracts.document.source import Source
+from tidegate.contracts.document.source import SourceDocument
 from tidegate.contracts.errors import ContractError
 from tidegate.contracts.exchange.odcs import write_odcs
 from tidegate.contracts.exchange.read import fitting, read_foreign
@@ -166,7 +166,7 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
 @given(documents())
 @settings(max_examples=examples(400), suppress_health_check=[HealthCheck.too_slow])
 def test_a_document_comes_back_as_it_was(document: dict[str, Any]) -> None:
-    source = Source("document.yaml", document, {}, {}, frozenset())
+    source = SourceDocument("document.yaml", document, {}, {}, frozenset())
     before = copy.deepcopy(document)
     try:
         _, loaded = fitting(read_foreign(source, document["schema"][0]["name"]), "contract.json", json.dumps)

@@ -16,7 +16,7 @@ from tests.marks import examples
 from tidegate.contracts.fastpath.json_values import _INEXACT
 from tidegate.contracts.fastpath.number_scan import suspect_rows
 from tidegate.contracts.fastpath.rules import FastRules
-from tidegate.contracts.rules.compiled import RuleSet
+from tidegate.contracts.rules.compiled import CompiledRules
 
 FIELDS = {
     "n": {"type": ["number", "null"]},
@@ -103,7 +103,7 @@ ANYTHING = st.one_of(
 RECORDS = st.one_of(st.fixed_dictionaries({}, optional=dict.fromkeys(FIELDS, ANYTHING)), ANYTHING)
 
 
-def rule_sets(bodies: list[tuple[dict[str, Any], str]]) -> tuple[FastRules, RuleSet]:
+def rule_sets(bodies: list[tuple[dict[str, Any], str]]) -> tuple[FastRules, CompiledRules]:
     """Compile the rules with generated code, and without."""
     rules = [
         {"id": f"r{index}", **body, **({} if body["kind"] == "cel" else {"nulls": nulls})}

@@ -12,7 +12,7 @@ from tests.property.histories import Moment, batches, history, moments_of, upser
 from tests.reconciling import reconcile
 from tidegate.contracts.stream.ledger import BatchTotals, Ledger, Position, Vector
 from tidegate.contracts.stream.reconcile import Reconciliation, Retained
-from tidegate.contracts.stream.reconciliation import Answer
+from tidegate.contracts.stream.reconciliation import ReconciliationAnswer
 
 UNHURRIED = settings(deadline=None)  # Arrow loads its functions at the first call
 
@@ -40,7 +40,9 @@ def test_a_table_that_is_written_meanwhile_holds(
 ) -> None:
     moments = moments_of(data, history(batches, uncounted=data.draw(st.integers(0, 3))), 3)
     found = look_at_table(*moments)
-    assert found.answer is (Answer.UNPROVEN if has_unclear_drops(moments[0]) else Answer.HOLDS), found
+    assert found.answer is (
+        ReconciliationAnswer.UNPROVEN if has_unclear_drops(moments[0]) else ReconciliationAnswer.HOLDS
+    ), found
 
 
 @given(batches, st.data())
@@ -68,18 +70,18 @@ def test_what_is_wrong_with_what_the_ledger_covers_shows(
         if has_unclear_drops(first):
             assert not lost.holds
         else:
-            assert (lost.answer, lost.lost) == (Answer.LOST, 1)
+            assert (lost.answer, lost.lost) == (ReconciliationAnswer.LOST, 1)
         assert chosen in lost.unaccounted
         # Old ledgers and no keys: the counts of all time are enough where all is visible.
         unkeyed = reconcile(first.ledger, second.source, left, third.quarantined)
-        assert (unkeyed.answer, unkeyed.lost) == (Answer.LOST, 1)
+        assert (unkeyed.answer, unkeyed.lost) == (ReconciliationAnswer.LOST, 1)
         doubled = reconcile(first.ledger, second.source, (*first.rows, chosen), third.quarantined)
-        assert (doubled.answer, doubled.written_twice) == (Answer.LOST, {chosen})
+        assert (doubled.answer, doubled.written_twice) == (ReconciliationAnswer.LOST, {chosen})
         both = reconcile(first.ledger, second.source, first.rows, (*third.quarantined, chosen))
-        assert (both.answer, both.in_both) == (Answer.LOST, {chosen})
+        assert (both.answer, both.in_both) == (ReconciliationAnswer.LOST, {chosen})
     beyond = (7, 0)
     stray = reconcile(first.ledger, second.source, (*first.rows, beyond), third.quarantined)
-    assert (stray.answer, stray.beyond) == (Answer.LOST, {beyond})
+    assert (stray.answer, stray.beyond) == (ReconciliationAnswer.LOST, {beyond})
 
 
 @given(batches, st.data())
@@ -116,7 +118,7 @@ def test_what_topics_delete_meanwhile_is_no_fault(
         if position[1] < asked_later.get(position[0], 0) and position not in {*first.rows, *first.quarantined}
     }
     is_proven = not has_unclear_drops(first) and not (first.is_upserted and gone)
-    assert found.answer is (Answer.HOLDS if is_proven else Answer.UNPROVEN), found
+    assert found.answer is (ReconciliationAnswer.HOLDS if is_proven else ReconciliationAnswer.UNPROVEN), found
 
 
 @UNHURRIED
@@ -134,7 +136,7 @@ def test_what_is_compacted_since_is_no_fault(
     is_proven = not first.is_upserted or not (
         first.ledger.totals.dropped or covered - {*first.rows, *first.quarantined}
     )
-    assert found.answer is (Answer.HOLDS if is_proven else Answer.UNPROVEN), found
+    assert found.answer is (ReconciliationAnswer.HOLDS if is_proven else ReconciliationAnswer.UNPROVEN), found
     assert found.compacted == sum(offset < first.ledger.end.get(p, 0) for p, offset in gone)
     if first.rows:
         doubled = (*first.rows, first.rows[0])
@@ -205,15 +207,18 @@ def test_no_answer_says_more_than_can_be_known(
     )
     if found.holds:
         assert given.lost == 0, found
-    if found.answer is Answer.LOST:
+    if found.answer is ReconciliationAnswer.LOST:
         assert given.lost > 0, found
     assert found.lost <= given.lost
     is_whole = not any(given.retained.source.values()) and given.retained.is_quarantine_whole
     if is_whole and not moment.is_upserted:
-        assert (found.answer, found.lost) == (Answer.LOST if given.lost else Answer.HOLDS, given.lost)
+        assert (found.answer, found.lost) == (
+            ReconciliationAnswer.LOST if given.lost else ReconciliationAnswer.HOLDS,
+            given.lost,
+        )
     knows_drops = kept == moment.dropped
     if is_whole and upserts is not None and not shares_keys and knows_drops:
-        assert found.answer is (Answer.LOST if given.lost else Answer.HOLDS)
+        assert found.answer is (ReconciliationAnswer.LOST if given.lost else ReconciliationAnswer.HOLDS)
 
 
 @given(batches, st.integers(0, 3), st.data())
@@ -250,7 +255,7 @@ def test_a_dropped_record_that_is_written_does_not_hide_one_that_is_lost(
     lost, dropped = (data.draw(st.sampled_from(each)) for each in (moment.rows, moment.dropped))
     rows = [dropped if row == lost else row for row in moment.rows]
     found = reconcile(moment.ledger, moment.source, rows, moment.quarantined, dropped=moment.dropped)
-    assert (found.answer, found.lost, found.surplus) == (Answer.LOST, 1, 1)
+    assert (found.answer, found.lost, found.surplus) == (ReconciliationAnswer.LOST, 1, 1)
     assert found.unaccounted == {lost}
 
 
@@ -268,7 +273,7 @@ def test_50_lost_records_are_not_taken_for_those_that_the_quarantine_topic_has_d
     moment = thousand(["quarantined"] * 500 + ["written"] * 500)
     retained = Retained(source={0: 500}, is_quarantine_whole=False)
     found = reconcile(moment.ledger, THOUSAND[500:], THOUSAND[550:], [], retained)
-    assert (found.answer, found.lost) == (Answer.LOST, 50)
+    assert (found.answer, found.lost) == (ReconciliationAnswer.LOST, 50)
     assert found.unaccounted == set(THOUSAND[500:550])
 
 
@@ -278,14 +283,14 @@ def test_400_lost_records_are_not_taken_for_those_that_were_superseded() -> None
     left = [row for row in moment.rows if not 500 <= row[1] < 900]
     upserts = upserts_of(moment, THOUSAND[500:], left)
     found = reconcile(moment.ledger, THOUSAND[500:], left, [], retained, upserts=upserts)
-    assert (found.answer, found.lost) == (Answer.LOST, 400)
+    assert (found.answer, found.lost) == (ReconciliationAnswer.LOST, 400)
     assert found.unaccounted == set(THOUSAND[500:900])
 
 
 def test_500_lost_records_are_not_taken_for_those_that_were_dropped() -> None:
     moment = thousand(["dropped"] * 500 + ["written"] * 500)
     found = reconcile(moment.ledger, THOUSAND[500:], [], [], Retained(source={0: 500}))
-    assert (found.answer, found.lost) == (Answer.LOST, 500)
+    assert (found.answer, found.lost) == (ReconciliationAnswer.LOST, 500)
 
 
 def test_what_no_segment_counts_is_not_called_lost() -> None:
@@ -293,14 +298,14 @@ def test_what_no_segment_counts_is_not_called_lost() -> None:
     moment = thousand(["dropped"] * 500 + ["written"] * 500)
     old = moment.ledger.model_copy(update={"segments": {}})
     found = reconcile(old, THOUSAND[500:], [], [], Retained(source={0: 500}))
-    assert (found.answer, found.lost, found.unverifiable) == (Answer.UNPROVEN, 0, 500)
+    assert (found.answer, found.lost, found.unverifiable) == (ReconciliationAnswer.UNPROVEN, 0, 500)
 
 
 def test_what_an_accepted_topic_may_have_deleted_is_not_called_lost() -> None:
     moment = thousand(["written"] * 1_000)
     trimmed = Retained(is_written_whole=False)
     found = reconcile(moment.ledger, THOUSAND, THOUSAND[300:], [], trimmed)
-    assert (found.answer, found.lost, found.unverifiable) == (Answer.UNPROVEN, 0, 300)
+    assert (found.answer, found.lost, found.unverifiable) == (ReconciliationAnswer.UNPROVEN, 0, 300)
 
 
 def test_rows_of_a_table_that_was_rolled_back_are_lost_though_they_are_as_many() -> None:
@@ -308,9 +313,9 @@ def test_rows_of_a_table_that_was_rolled_back_are_lost_though_they_are_as_many()
     rolled_back = THOUSAND[:500]
     upserts = upserts_of(moment, THOUSAND, rolled_back)
     found = reconcile(moment.ledger, THOUSAND, rolled_back, [], upserts=upserts)
-    assert (found.answer, found.lost) == (Answer.LOST, 500)
+    assert (found.answer, found.lost) == (ReconciliationAnswer.LOST, 500)
     # Without the keys the counts are as they should be.
-    assert reconcile(moment.ledger, THOUSAND, rolled_back, []).answer is Answer.UNPROVEN
+    assert reconcile(moment.ledger, THOUSAND, rolled_back, []).answer is ReconciliationAnswer.UNPROVEN
 
 
 positions = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 7)), max_size=20)

@@ -13,7 +13,7 @@ from tests.reconciling import reconcile
 from tidegate.contracts.stream.ledger import BatchTotals, Ledger, Position, PublishedBatch
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.reconcile import Reconciliation
-from tidegate.contracts.stream.reconciliation import Answer
+from tidegate.contracts.stream.reconciliation import ReconciliationAnswer
 from tidegate.contracts.stream.replay import ReplayRequest, digest_of_refusals, runs_of
 from tidegate.contracts.stream.replayed_chunk import ReplayedChunk
 from tidegate.contracts.stream.segments import FateCounts
@@ -138,6 +138,6 @@ def test_a_row_of_a_replay_that_is_lost_or_doubled_shows(
     lost = Moment(
         last.ledger, tuple(each for each in last.rows if each != harmed), last.refused, last.replayed
     )
-    assert look_at_table(lost, lost).answer is Answer.LOST
+    assert look_at_table(lost, lost).answer is ReconciliationAnswer.LOST
     doubled = Moment(last.ledger, (*last.rows, harmed), last.refused, last.replayed)
     assert look_at_table(doubled, doubled).twice == 1

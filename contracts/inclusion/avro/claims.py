@@ -25,7 +25,7 @@ from tidegate.contracts.formats.avro_types import (
     RecordField,
     Union,
 )
-from tidegate.contracts.inclusion.avro.data import Branch, Datum, Sizes
+from tidegate.contracts.inclusion.avro.data import Datum, Sizes, UnionValue
 from tidegate.contracts.inclusion.avro.places import AvroPlace
 
 CODES: Final = {
@@ -101,7 +101,7 @@ def mismatch(place: AvroPlace, sizes: Sizes) -> Claim:
 def branch_missing(writer: Union, index: int, reader: AvroType, sizes: Sizes) -> Claim:
     """Return the claim that the reader accepts no value of the branch of the writer's union at `index`."""
     branch = writer.branches[index]
-    data = (Branch(index, sizes.smallest(branch)),) if sizes.exists(branch) else ()
+    data = (UnionValue(index, sizes.smallest(branch)),) if sizes.exists(branch) else ()
     sentence = f"{branch} of the union cannot be read as {reader}"
     return Claim("avro.union-branch-removed", "type", sentence, data, f"/{index}")
 

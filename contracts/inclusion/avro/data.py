@@ -49,7 +49,7 @@ _ZEROS: Final[dict[str, Datum]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Branch:
+class UnionValue:
     """A value of a union: the index of the branch, and the value of that branch."""
 
     index: int
@@ -95,7 +95,7 @@ class Sizes:
                 return {each.name: self.smallest(each.type) for each in node.fields}
             case Union():
                 index = self.order(node)[0]
-                return Branch(index, self.smallest(node.branches[index]))
+                return UnionValue(index, self.smallest(node.branches[index]))
 
     def order(self, union: Union) -> list[int]:
         """Return the indexes of the branches that have data, ordered by the size of their smallest datum."""
@@ -237,7 +237,7 @@ class NoDatumError(ValueError):
 def plain_of(datum: Datum) -> Any:
     """Return a datum as a plain value, with every Branch replaced by its value."""
     match datum:
-        case Branch():
+        case UnionValue():
             return plain_of(datum.value)
         case dict():
             return {name: plain_of(value) for name, value in datum.items()}
@@ -294,10 +294,10 @@ def _member(value: dict[str, Any], name: str) -> Any:
     return value[name]
 
 
-def _branch(union: Union, value: Any) -> Branch:
+def _branch(union: Union, value: Any) -> UnionValue:
     for index, branch in enumerate(union.branches):
         try:
-            return Branch(index, datum_of(branch, value))
+            return UnionValue(index, datum_of(branch, value))
         except NoDatumError:
             continue
     raise NoDatumError(str(union))

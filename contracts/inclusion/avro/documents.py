@@ -9,6 +9,7 @@ from tidegate.contracts.formats.avro_defaults import fits
 from tidegate.contracts.formats.avro_types import (
     MAX_NESTING,
     Array,
+    AvroTooDeepError,
     AvroType,
     Enum,
     Fixed,
@@ -16,7 +17,6 @@ from tidegate.contracts.formats.avro_types import (
     Primitive,
     Record,
     RecordField,
-    TooDeepError,
     Union,
 )
 
@@ -31,7 +31,7 @@ def schema_of(node: AvroType) -> Any:
 
 def _write(node: AvroType, defined: set[int], depth: int) -> Any:  # noqa: PLR0911 - one for each type
     if depth > MAX_NESTING:
-        raise TooDeepError
+        raise AvroTooDeepError
     depth += 1
     match node:
         case Primitive():

@@ -9,7 +9,7 @@ from typing import Final
 from tidegate.contracts.document.fields import join
 from tidegate.contracts.formats.avro_matching import chosen_branches, field_pairs, matches
 from tidegate.contracts.formats.avro_types import Array, AvroType, Enum, Map, Record, Union
-from tidegate.contracts.inclusion.avro.data import Branch, Datum, Sizes
+from tidegate.contracts.inclusion.avro.data import Datum, Sizes, UnionValue
 
 ANY: Final = "*"
 """The pointer token for any item of an array and any key of a map."""
@@ -66,7 +66,7 @@ class Filling:
                 case Record():
                     datum = {**self._record(outer.writer, outer.reader, 0), str(place.step): datum}
                 case Union():
-                    datum = Branch(int(place.step or 0), datum)
+                    datum = UnionValue(int(place.step or 0), datum)
                 case Array():
                     datum = [datum]
                 case Map():
@@ -90,7 +90,7 @@ class Filling:
                 readable = (index for index in order if _resolved(writer.branches[index], reader) is not None)
                 index = next(readable, order[0])
                 branch = writer.branches[index]
-                return Branch(index, self.fill(branch, _resolved(branch, reader), depth + 1))
+                return UnionValue(index, self.fill(branch, _resolved(branch, reader), depth + 1))
             case Record():
                 return self._record(writer, reader, depth)
             case _:

@@ -15,11 +15,11 @@ from typing import Any, Final
 from tidegate.contracts.formats.avro_matching import field_pairs, matches
 from tidegate.contracts.formats.avro_types import (
     Array,
+    AvroTooDeepError,
     AvroType,
     Enum,
     Map,
     Record,
-    TooDeepError,
     Union,
     parse,
 )
@@ -68,7 +68,7 @@ def resolve(writer: Any, reader: Any) -> Resolution:
         if writer == reader:
             return Resolution(Inclusion(Outcome.PROVEN))
         return _Walk(*types).answer()
-    except TooDeepError:
+    except AvroTooDeepError:
         return Resolution(Inclusion(Outcome.UNDETERMINED, (_too_large(),)))
 
 

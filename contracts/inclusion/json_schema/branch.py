@@ -15,20 +15,20 @@ from tidegate.contracts.inclusion.json_schema.nodes import (
     Additional,
     All,
     AnyOf,
-    Condition,
     Contains,
+    DefinitionReference,
+    ExactlyOne,
+    IfThenElse,
     ItemAt,
     ItemCount,
     ItemsFrom,
-    Matching,
-    Names,
     Node,
     Not,
-    OneOf,
     OneValue,
+    PatternProperty,
     Property,
     PropertyCount,
-    Reference,
+    PropertyNames,
     Required,
     TypeIs,
     UniqueItems,
@@ -109,7 +109,7 @@ class ObjectFacts:
     count: Count = field(default_factory=Count)
     required: dict[str, Required] = field(default_factory=dict)
     properties: dict[str, list[Node]] = field(default_factory=dict)
-    matching: list[Matching] = field(default_factory=list)
+    matching: list[PatternProperty] = field(default_factory=list)
     additional: list[Additional] = field(default_factory=list)
     names: list[Node] = field(default_factory=list)
     is_possible: bool = False
@@ -126,11 +126,11 @@ class ObjectFacts:
                     self.required[name] = leaf
                 case Property(name=name, schema=schema):
                     self.properties.setdefault(name, []).append(schema)
-                case Matching():
+                case PatternProperty():
                     self.matching.append(leaf)
                 case Additional():
                     self.additional.append(leaf)
-                case Names(schema=schema):
+                case PropertyNames(schema=schema):
                     self.names.append(schema)
                 case PropertyCount(is_lower=True, limit=limit):
                     self.count.at_least(limit)
@@ -272,7 +272,7 @@ NOTHING_KNOWN: Final = Branch(Facts({}), {}, (), frozenset())
 
 
 def extended(
-    branch: Branch, literals: Iterable[Literal], are_disjoint: Callable[[OneOf], bool]
+    branch: Branch, literals: Iterable[Literal], are_disjoint: Callable[[ExactlyOne], bool]
 ) -> Branch | None:
     """Return a branch with more literals; None if they contradict each other or the branch by their form alone.
 
@@ -284,7 +284,7 @@ def extended(
 class _Extension:
     """The literals that are added to a branch, decomposed into leaves and clauses."""
 
-    def __init__(self, branch: Branch, are_disjoint: Callable[[OneOf], bool]) -> None:
+    def __init__(self, branch: Branch, are_disjoint: Callable[[ExactlyOne], bool]) -> None:
         self._branch = branch
         self._are_disjoint = are_disjoint
         self._holding: dict[int, Node] = {}
@@ -327,14 +327,14 @@ class _Extension:
                 return self._choose(tuple((part, holds) for part in parts), stack)
             case Not(part=part):
                 stack.append((part, not holds))
-            case Reference():
+            case DefinitionReference():
                 if node.definition.node is not None:
                     stack.append((node.definition.node, holds))
-            case Condition(test=test, then=then, otherwise=otherwise):
+            case IfThenElse(test=test, then=then, otherwise=otherwise):
                 return self._choose(((test, False), (then, holds)), stack) and self._choose(
                     ((test, True), (otherwise, holds)), stack
                 )
-            case OneOf():
+            case ExactlyOne():
                 return self._one_of(node, stack, holds=holds)
             case _ if holds:
                 self._holding[node.id] = node
@@ -349,7 +349,7 @@ class _Extension:
             self._clauses.append(clause)
         return bool(clause)
 
-    def _one_of(self, node: OneOf, stack: list[Literal], *, holds: bool) -> bool:
+    def _one_of(self, node: ExactlyOne, stack: list[Literal], *, holds: bool) -> bool:
         parts = node.parts
         if self._are_disjoint(node):
             if holds:

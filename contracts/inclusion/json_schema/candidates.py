@@ -17,13 +17,13 @@ from tidegate.contracts.inclusion.json_schema.nodes import (
     Additional,
     Bound,
     Format,
-    Matching,
     MultipleOf,
-    Names,
     Node,
     OneValue,
     Pattern,
+    PatternProperty,
     Precision,
+    PropertyNames,
     WrittenAsInteger,
 )
 from tidegate.contracts.inclusion.json_schema.prover import Budget, BudgetSpentError, Prover
@@ -180,7 +180,9 @@ class WitnessBuilder:
         made = self.values(place.named, place.misnamed)
         return [name for name in made if isinstance(name, str)]
 
-    def places(self, branch: Branch, leaf: Matching | Additional | Names, depth: int) -> list[PropertyPlace]:
+    def places(
+        self, branch: Branch, leaf: PatternProperty | Additional | PropertyNames, depth: int
+    ) -> list[PropertyPlace]:
         """Return the first places where a property may break a leaf, at most _MAX_BRANCHES."""
         try:
             return list(islice(places(self.prover, branch.facts.objects, leaf, depth), _MAX_BRANCHES))

@@ -23,9 +23,9 @@ from tidegate.contracts.inclusion.json_schema.nodes import (
     ItemCount,
     ItemsFrom,
     Length,
-    Matching,
     Node,
     OneValue,
+    PatternProperty,
     Property,
     PropertyCount,
     Required,
@@ -172,7 +172,7 @@ def _change(gap: Gap, known: Sequence[Node]) -> _Change:
     at, target = gap.situation, gap.target
     if is_false(target):
         return _closed(at, target)
-    if isinstance(target, Property | Matching | Additional | ItemAt | ItemsFrom):
+    if isinstance(target, Property | PatternProperty | Additional | ItemAt | ItemsFrom):
         return _constrained(at, target)
     keyword = target.place.keyword
     before = _find_before(target, (*at.holding, *known), at.old)
@@ -192,7 +192,7 @@ def _closed(at: Situation, target: Node) -> _Change:
     keyword = via.place.keyword or ("properties" if isinstance(via, Property) else "patternProperties")
     if at.is_declared and at.field[-1] != "*":
         return _Change("schema.property-removed", keyword, pointer, None, sentences.no_property())
-    pattern = via.pattern if isinstance(via, Matching) else None
+    pattern = via.pattern if isinstance(via, PatternProperty) else None
     return _Change("schema.property-closed", keyword, pointer, None, sentences.no_properties(pattern))
 
 
@@ -203,7 +203,11 @@ def _constrained(at: Situation, target: Node) -> _Change:
         keyword, sentence = place.keyword or "items", sentences.constrained(place.value)
         return _Change("schema.items-constrained", keyword, place.pointer, None, sentence)
     keyword = place.keyword or ("properties" if isinstance(target, Property) else "patternProperties")
-    inner = target.schema.place.value if isinstance(target, Property | Matching | Additional) else place.value
+    inner = (
+        target.schema.place.value
+        if isinstance(target, Property | PatternProperty | Additional)
+        else place.value
+    )
     return _Change("schema.property-constrained", keyword, place.pointer, None, sentences.constrained(inner))
 
 

@@ -18,12 +18,13 @@ from tidegate.contracts.inclusion.json_schema.dialect import (
     Dialect,
     dialect_of,
 )
-from tidegate.contracts.inclusion.json_schema.document import Spot, Survey, refers, shape
+from tidegate.contracts.inclusion.json_schema.document import CompilerPosition, Survey, refers, shape
 from tidegate.contracts.inclusion.json_schema.nodes import (
     Additional,
     All,
     AnyOf,
     Definition,
+    DefinitionReference,
     Interner,
     ItemAt,
     ItemsFrom,
@@ -32,7 +33,6 @@ from tidegate.contracts.inclusion.json_schema.nodes import (
     OneValue,
     Opaque,
     Property,
-    Reference,
     Required,
     SchemaPlace,
     Side,
@@ -45,7 +45,7 @@ MAX_DEPTH: Final = 110
 _ROOT: Final = "urn:tidegate:schema"
 
 
-class TooDeepError(ValueError):
+class SchemaTooDeepError(ValueError):
     """A schema that is nested deeper than MAX_DEPTH with its references followed."""
 
 
@@ -72,7 +72,7 @@ class Compiler:
         self._known: dict[int, Definition] = {}
         self._schemas = Survey(document, self.dialect)
         self._flat: dict[str, dict[int, frozenset[int]]] = {"all": {}, "any": {}}
-        self._followed: dict[tuple[str, str], Spot] = {}
+        self._followed: dict[tuple[str, str], CompilerPosition] = {}
         self._parts_of: dict[int, int] = {}
         self.parts = 0
         """The number of parts of the schema, each counted once for every path that leads to it."""
@@ -89,16 +89,16 @@ class Compiler:
         resource = specification.create_resource(self._document)
         registry: Registry[Any] = Registry().with_resource(_ROOT, resource)
         resolver = registry.resolver(_ROOT).in_subresource(resource)
-        spot = Spot(self._document, "", resolver, specification)
+        spot = CompilerPosition(self._document, "", resolver, specification)
         self._root = resolver
         if self.dialect is None or self._schemas.is_unclear:
             return self.opaque(spot, "$schema", ANYTHING)
         return self.schema(spot)
 
-    def schema(self, spot: Spot) -> Node:
+    def schema(self, spot: CompilerPosition) -> Node:
         """Compile one schema. Raises TooDeepError."""
         if spot.depth > MAX_DEPTH:
-            raise TooDeepError
+            raise SchemaTooDeepError
         if not isinstance(spot.schema, dict):
             place = SchemaPlace(self.side, spot.pointer, "", spot.schema)
             return self.true(place) if spot.schema is True else self.false(place)
@@ -116,9 +116,9 @@ class Compiler:
         self.has_references = True
         place = self.place(spot, "$ref")
         number = self.number("reference", self._document_id, id(spot.schema))
-        return Reference(number, place, definition)
+        return DefinitionReference(number, place, definition)
 
-    def _compiled(self, spot: Spot) -> Node:
+    def _compiled(self, spot: CompilerPosition) -> Node:
         schema: dict[str, Any] = spot.schema
         counting: Collection[str] = self.handlers
         if self.dialect is not None and self.dialect <= Dialect.DRAFT7 and "$ref" in schema:
@@ -126,13 +126,13 @@ class Compiler:
         parts = [self.handlers[keyword](self, spot, keyword) for keyword in schema if keyword in counting]
         return self.all(SchemaPlace(self.side, spot.pointer, "", schema), parts)
 
-    def each(self, spot: Spot, keyword: str) -> list[Node]:
+    def each(self, spot: CompilerPosition, keyword: str) -> list[Node]:
         """Compile the list of schemas under a keyword. Raises TooDeepError."""
         return [self.schema(spot.at(keyword, index)) for index in range(len(spot.schema[keyword]))]
 
     # Connectives.
 
-    def place(self, spot: Spot, keyword: str) -> SchemaPlace:
+    def place(self, spot: CompilerPosition, keyword: str) -> SchemaPlace:
         """Return the place of a keyword; for a keyword that is not written, with the pointer of the schema."""
         pointer = f"{spot.pointer}/{escape(keyword)}" if keyword in spot.schema else spot.pointer
         return SchemaPlace(self.side, pointer, keyword, spot.schema.get(keyword))
@@ -174,7 +174,7 @@ class Compiler:
         """Return a node that holds for values that do not fit a node."""
         return Not(self.number("not", node.id), node.place, node)
 
-    def opaque(self, spot: Spot, keyword: str, concerns: int) -> Node:
+    def opaque(self, spot: CompilerPosition, keyword: str, concerns: int) -> Node:
         """Return a node that is not analysed and equals only the same keyword at the same place of an equal document.
 
         A schema without references means the same everywhere, so its node equals that of an equal schema at any place.
@@ -192,7 +192,7 @@ class Compiler:
         """Return a key of the document that ignores annotations and the order of members."""
         return shape(self._document)
 
-    def outside(self, spot: Spot, keyword: str) -> Node:
+    def outside(self, spot: CompilerPosition, keyword: str) -> Node:
         """Return an opaque node for a reference that is not followed.
 
         References to a published meta-schema are equal everywhere.
@@ -236,7 +236,7 @@ class Compiler:
 
     # References.
 
-    def follow(self, spot: Spot, keyword: str) -> Spot | None:
+    def follow(self, spot: CompilerPosition, keyword: str) -> CompilerPosition | None:
         """Return the schema that a reference resolves to.
 
         None if it cannot be resolved, is outside the document, or depends on the dynamic scope.
@@ -254,17 +254,19 @@ class Compiler:
                 self._followed[keyword, reference] = known
         return None if known is None else replace(known, depth=spot.depth + 1)
 
-    def _followed_outermost(self, spot: Spot, reference: str) -> Spot | None:
+    def _followed_outermost(self, spot: CompilerPosition, reference: str) -> CompilerPosition | None:
         target = self._looked_up(spot, "$dynamicRef", reference)
         if target is None or not isinstance(target.schema, dict) or "$dynamicAnchor" not in target.schema:
             return None
         schema = self._schemas.outermost(reference)
         pointer = self._schemas.pointer_of(schema)
         return (
-            None if pointer is None else Spot(schema, pointer, self._root, spot.specification, spot.depth + 1)
+            None
+            if pointer is None
+            else CompilerPosition(schema, pointer, self._root, spot.specification, spot.depth + 1)
         )
 
-    def _looked_up(self, spot: Spot, keyword: str, reference: str) -> Spot | None:
+    def _looked_up(self, spot: CompilerPosition, keyword: str, reference: str) -> CompilerPosition | None:
         try:
             found = spot.resolver.lookup(reference)
         except Unresolvable:
@@ -274,10 +276,10 @@ class Compiler:
             if not isinstance(found.contents, bool):
                 return None  # a meta-schema, or something that is not a schema
             pointer = f"{spot.pointer}/{escape(keyword)}"
-        return Spot(found.contents, pointer, found.resolver, spot.specification, spot.depth + 1)
+        return CompilerPosition(found.contents, pointer, found.resolver, spot.specification, spot.depth + 1)
 
 
-Handler = Callable[[Compiler, Spot, str], Node]
+Handler = Callable[[Compiler, CompilerPosition, str], Node]
 """Builds the formula of a keyword from the schema that it is in."""
 
 

@@ -14,12 +14,12 @@ from tidegate.contracts.inclusion.json_schema.nodes import (
     ItemAt,
     ItemCount,
     ItemsFrom,
-    Matching,
-    Names,
     Node,
     OneValue,
+    PatternProperty,
     Property,
     PropertyCount,
+    PropertyNames,
     Required,
     SchemaPlace,
     Side,
@@ -43,7 +43,7 @@ class BrokenObject:
 
     absent: set[str] = field(default_factory=set)
     properties: dict[str, list[Node]] = field(default_factory=dict)
-    somewhere: list[Matching | Additional | Names] = field(default_factory=list)
+    somewhere: list[PatternProperty | Additional | PropertyNames] = field(default_factory=list)
     """Leaves that each must be broken by some property."""
 
     @classmethod
@@ -56,7 +56,7 @@ class BrokenObject:
                     broken.absent.add(name)
                 case Property(name=name, schema=schema):
                     broken.properties.setdefault(name, []).append(schema)
-                case Matching() | Additional() | Names():
+                case PatternProperty() | Additional() | PropertyNames():
                     broken.somewhere.append(leaf)
                 case PropertyCount(is_lower=True, limit=limit):
                     count.at_most(limit - 1)
@@ -132,10 +132,10 @@ class PropertyPlace:
 
 
 def places(
-    prover: Prover, facts: ObjectFacts, leaf: Matching | Additional | Names, depth: int
+    prover: Prover, facts: ObjectFacts, leaf: PatternProperty | Additional | PropertyNames, depth: int
 ) -> Iterator[PropertyPlace]:
     """Yield every place where a property may break a leaf; no other property can break it."""
-    broken = () if isinstance(leaf, Names) else (leaf.schema,)
+    broken = () if isinstance(leaf, PropertyNames) else (leaf.schema,)
     for name in explicit_names(facts):
         if _speaks_of(leaf, name) is not False and _may_be_named(name, facts):
             holding = facts.at(name)
@@ -152,9 +152,9 @@ def explicit_names(facts: ObjectFacts) -> list[str]:
     return list(names)
 
 
-def _speaks_of(leaf: Matching | Additional | Names, name: str) -> bool | None:
+def _speaks_of(leaf: PatternProperty | Additional | PropertyNames, name: str) -> bool | None:
     """Return whether a property of that name may break a leaf; None if that is unknown."""
-    if isinstance(leaf, Matching):
+    if isinstance(leaf, PatternProperty):
         return matches(leaf.pattern, name)
     if isinstance(leaf, Additional):
         return is_additional(name, leaf)
@@ -166,14 +166,18 @@ class _Regions:
     """The undeclared names, split into regions by the patterns that they match."""
 
     def __init__(
-        self, prover: Prover, facts: ObjectFacts, leaf: Matching | Additional | Names, depth: int
+        self,
+        prover: Prover,
+        facts: ObjectFacts,
+        leaf: PatternProperty | Additional | PropertyNames,
+        depth: int,
     ) -> None:
         self._prover = prover
         self._facts = facts
         self._depth = depth
-        self._broken = () if isinstance(leaf, Names) else (leaf.schema,)
-        self._misnamed = (leaf.schema,) if isinstance(leaf, Names) else ()
-        self._matched = {leaf.pattern} if isinstance(leaf, Matching) else set()
+        self._broken = () if isinstance(leaf, PropertyNames) else (leaf.schema,)
+        self._misnamed = (leaf.schema,) if isinstance(leaf, PropertyNames) else ()
+        self._matched = {leaf.pattern} if isinstance(leaf, PatternProperty) else set()
         self._spared = sorted(leaf.names) if isinstance(leaf, Additional) else []
         self._unmatched = set(leaf.patterns) if isinstance(leaf, Additional) else set()
         patterns = [each.pattern for each in facts.matching]

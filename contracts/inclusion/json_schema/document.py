@@ -27,7 +27,7 @@ _ANNOTATIONS: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class CompilerPosition:
     """The current position of the compiler: a schema, its JSON Pointer, its resolver of references, and its depth."""
 
     schema: Any
@@ -36,7 +36,7 @@ class Spot:
     specification: Specification[Any]
     depth: int = 0
 
-    def at(self, *tokens: str | int) -> Spot:
+    def at(self, *tokens: str | int) -> CompilerPosition:
         """Return the subschema at a path of tokens below this schema."""
         inner, pointer = self.schema, self.pointer
         for token in tokens:
@@ -45,7 +45,7 @@ class Spot:
         resolver = self.resolver
         if isinstance(inner, dict) and not _IDS.isdisjoint(inner):
             resolver = resolver.in_subresource(self.specification.create_resource(inner))
-        return Spot(inner, pointer, resolver, self.specification, self.depth + 1)
+        return CompilerPosition(inner, pointer, resolver, self.specification, self.depth + 1)
 
 
 class Survey:

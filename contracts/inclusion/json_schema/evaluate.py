@@ -22,25 +22,25 @@ from tidegate.contracts.inclusion.json_schema.nodes import (
     All,
     AnyOf,
     Bound,
-    Condition,
     Contains,
+    ExactlyOne,
     Format,
+    IfThenElse,
     ItemAt,
     ItemCount,
     ItemsFrom,
     Length,
-    Matching,
     MultipleOf,
-    Names,
     Node,
     Not,
-    OneOf,
     OneValue,
     Opaque,
     Pattern,
+    PatternProperty,
     Precision,
     Property,
     PropertyCount,
+    PropertyNames,
     Required,
     TypeIs,
     UniqueItems,
@@ -85,11 +85,11 @@ def _fits(value: Any, node: Node, memo: _Memo) -> bool | None:
             return _every(fits(value, part, down) for part in parts if not _is_idle(value, part))
         case AnyOf(parts=parts):
             return _some(fits(value, part, memo.down()) for part in parts)
-        case OneOf(parts=parts):
+        case ExactlyOne(parts=parts):
             return _exactly_one([fits(value, part, memo.down()) for part in parts])
         case Not(part=part):
             return _opposite(fits(value, part, memo.down()))
-        case Condition():
+        case IfThenElse():
             return _condition(value, node, memo.down())
         case _:
             return _leaf(value, node, memo)
@@ -143,7 +143,7 @@ def _exactly_one(answers: list[bool | None]) -> bool | None:
     return None if None in answers else answers.count(True) == 1
 
 
-def _condition(value: Any, node: Condition, memo: _Memo) -> bool | None:
+def _condition(value: Any, node: IfThenElse, memo: _Memo) -> bool | None:
     test = fits(value, node.test, memo)
     if test is None:
         return _every([fits(value, node.then, memo), fits(value, node.otherwise, memo)]) or None
@@ -244,7 +244,7 @@ def _object(value: dict[str, Any], node: Node, memo: _Memo) -> bool | None:
             return len(value) >= limit if is_lower else len(value) <= limit
         case Required(name=name):
             return name in value
-        case Names(schema=schema):
+        case PropertyNames(schema=schema):
             return _every(fits(name, schema, memo) for name in value)
         case _:
             return _members(value, node, memo)
@@ -254,7 +254,7 @@ def _members(value: dict[str, Any], node: Node, memo: _Memo) -> bool | None:
     match node:
         case Property(name=name, schema=schema):
             return fits(value[name], schema, memo) if name in value else True
-        case Matching(pattern=pattern, schema=schema):
+        case PatternProperty(pattern=pattern, schema=schema):
             return _every(
                 _if_named(matches(pattern, name), member, schema, memo) for name, member in value.items()
             )

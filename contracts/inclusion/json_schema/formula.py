@@ -17,7 +17,7 @@ from tidegate.contracts.errors import ContractError
 from tidegate.contracts.formats.json_keywords import with_whole_limits
 from tidegate.contracts.formats.json_schema import JsonSchemaFormat
 from tidegate.contracts.formats.json_work import TooMuchWorkError
-from tidegate.contracts.inclusion.json_schema.compiler import Compiler, TooDeepError
+from tidegate.contracts.inclusion.json_schema.compiler import Compiler, SchemaTooDeepError
 from tidegate.contracts.inclusion.json_schema.document import shape
 from tidegate.contracts.inclusion.json_schema.evaluate import is_additional, matches
 from tidegate.contracts.inclusion.json_schema.keywords import HANDLERS
@@ -25,18 +25,18 @@ from tidegate.contracts.inclusion.json_schema.nodes import (
     Additional,
     All,
     AnyOf,
-    Condition,
     Contains,
+    DefinitionReference,
+    ExactlyOne,
+    IfThenElse,
     Interner,
     ItemAt,
     ItemsFrom,
-    Matching,
-    Names,
     Node,
     Not,
-    OneOf,
+    PatternProperty,
     Property,
-    Reference,
+    PropertyNames,
     Side,
 )
 from tidegate.contracts.inclusion.json_schema.values import exceeds
@@ -102,7 +102,7 @@ class Formula:
         )
         try:
             return compiler, compiler.compile()
-        except (TooDeepError, RecursionError):
+        except (SchemaTooDeepError, RecursionError):
             return compiler, None
 
     @property
@@ -166,13 +166,13 @@ MAX_STEPS: Final = 100_000
 def beside(node: Node) -> tuple[Node, ...]:
     """Return the nodes that a connective combines: those that apply to the same value. Empty for a leaf."""
     match node:
-        case All(parts=parts) | AnyOf(parts=parts) | OneOf(parts=parts):
+        case All(parts=parts) | AnyOf(parts=parts) | ExactlyOne(parts=parts):
             return parts
         case Not(part=part):
             return (part,)
-        case Condition(test=test, then=then, otherwise=otherwise):
+        case IfThenElse(test=test, then=then, otherwise=otherwise):
             return test, then, otherwise
-        case Reference() if node.definition.node is not None:
+        case DefinitionReference() if node.definition.node is not None:
             return (node.definition.node,)
         case _:
             return ()
@@ -183,9 +183,9 @@ def below(node: Node) -> tuple[Node, ...]:
     match node:
         case (
             Property(schema=schema)
-            | Matching(schema=schema)
+            | PatternProperty(schema=schema)
             | Additional(schema=schema)
-            | Names(schema=schema)
+            | PropertyNames(schema=schema)
             | ItemAt(schema=schema)
             | ItemsFrom(schema=schema)
             | Contains(schema=schema)
@@ -255,10 +255,10 @@ def _members(value: Any, node: Node) -> list[tuple[Any, Node]]:
     match node:
         case Property(name=name):
             names = [name] if name in value else []
-        case Matching(pattern=pattern):
+        case PatternProperty(pattern=pattern):
             names = [name for name in value if matches(pattern, name) is not False]
         case Additional():
             names = [name for name in value if is_additional(name, node) is not False]
-        case Names(schema=schema):
+        case PropertyNames(schema=schema):
             return [(name, schema) for name in value]
     return [(value[name], schema) for name in names for schema in below(node)]

@@ -13,14 +13,14 @@ from tidegate.contracts.inclusion.json_schema.nodes import (
     Additional,
     All,
     AnyOf,
-    Condition,
+    DefinitionReference,
+    ExactlyOne,
+    IfThenElse,
     ItemAt,
     ItemsFrom,
-    Matching,
     Node,
-    OneOf,
+    PatternProperty,
     Property,
-    Reference,
     Side,
     is_false,
     resolved,
@@ -41,7 +41,7 @@ _SHARE: Final = 4
 
 
 _Ids = tuple[frozenset[int], frozenset[int]]
-LEADING: Final = (Property, Matching, Additional, ItemAt, ItemsFrom)
+LEADING: Final = (Property, PatternProperty, Additional, ItemAt, ItemsFrom)
 """The leaves that apply a schema to properties or items."""
 
 
@@ -135,7 +135,7 @@ class _Search:
         if self._is_covered(at.holding, (*at.broken, target)):
             return
         self._is_uncovered = True
-        if isinstance(target, Reference) and target.definition.node is not None:
+        if isinstance(target, DefinitionReference) and target.definition.node is not None:
             self._compare_once(at, target.definition.node)
             return
         before, self._met_again = len(self._gaps), False
@@ -184,13 +184,13 @@ class _Search:
         match target:
             case AnyOf(parts=parts):
                 self._alternatives(at, target, parts)
-            case OneOf(parts=parts):
+            case ExactlyOne(parts=parts):
                 if self._prover.are_disjoint(target):
                     self._alternatives(at, target, parts)
-            case Condition(test=test, then=then, otherwise=otherwise):
+            case IfThenElse(test=test, then=then, otherwise=otherwise):
                 self._compare(replace(at, holding=(*at.holding, test), is_conditional=True), then)
                 self._compare(replace(at, broken=(*at.broken, test), is_conditional=True), otherwise)
-            case Property() | Matching() | Additional() | ItemAt() | ItemsFrom():
+            case Property() | PatternProperty() | Additional() | ItemAt() | ItemsFrom():
                 for case in self._cases(at, target):
                     self._below(case, target)
 
@@ -241,7 +241,7 @@ class _Search:
             case Property(name=name, schema=schema):
                 place = PropertyPlace(name, branch.facts.objects.at(name), (schema,))
                 self._property(at, branch, place, target)
-            case Matching() | Additional():
+            case PatternProperty() | Additional():
                 for place in self._places(branch, target):
                     self._property(at, branch, place, target)
             case ItemAt(index=index, schema=schema):
@@ -250,7 +250,7 @@ class _Search:
                 for each in range(index, max(index, branch.facts.arrays.regular_from) + 1):
                     self._item(at, branch, each, (target, schema))
 
-    def _places(self, branch: Branch, target: Matching | Additional) -> list[PropertyPlace]:
+    def _places(self, branch: Branch, target: PatternProperty | Additional) -> list[PropertyPlace]:
         try:
             return list(places(self._prover, branch.facts.objects, target, 0))
         except (BudgetSpentError, RecursionError):
@@ -259,7 +259,11 @@ class _Search:
             return []
 
     def _property(
-        self, at: Situation, branch: Branch, place: PropertyPlace, target: Property | Matching | Additional
+        self,
+        at: Situation,
+        branch: Branch,
+        place: PropertyPlace,
+        target: Property | PatternProperty | Additional,
     ) -> None:
         token = "*" if place.name is None else place.name
         below = Situation(
@@ -342,7 +346,7 @@ def _named(node: Node) -> Node:
     for _ in range(_MAX_LINKS):
         if isinstance(node, All) and len(node.parts) == 1:
             node = node.parts[0]
-        elif isinstance(node, Reference) and node.definition.node is not None:
+        elif isinstance(node, DefinitionReference) and node.definition.node is not None:
             node = node.definition.node
         else:
             break

@@ -11,26 +11,26 @@ from typing import Final
 from tidegate.contracts.document.source import escape
 from tidegate.contracts.inclusion.json_schema.compiler import Compiler, Handler
 from tidegate.contracts.inclusion.json_schema.dialect import SAME_EVERYWHERE, Dialect
-from tidegate.contracts.inclusion.json_schema.document import Spot
+from tidegate.contracts.inclusion.json_schema.document import CompilerPosition
 from tidegate.contracts.inclusion.json_schema.nodes import (
     All,
     Bound,
-    Condition,
     Contains,
+    ExactlyOne,
     Format,
+    IfThenElse,
     ItemCount,
     Length,
-    Matching,
     MultipleOf,
-    Names,
     Node,
     Not,
-    OneOf,
     OneValue,
     Opaque,
     Pattern,
+    PatternProperty,
     Precision,
     PropertyCount,
+    PropertyNames,
     SchemaPlace,
     UniqueItems,
     WrittenAsInteger,
@@ -49,12 +49,12 @@ from tidegate.contracts.inclusion.json_schema.values import (
 )
 
 
-def _unique_items(compiler: Compiler, spot: Spot, keyword: str) -> Node:
+def _unique_items(compiler: Compiler, spot: CompilerPosition, keyword: str) -> Node:
     place = compiler.place(spot, keyword)
     return UniqueItems(compiler.number("unique"), place) if place.value else compiler.true(place)
 
 
-def _prefix_items(compiler: Compiler, spot: Spot, keyword: str) -> Node:
+def _prefix_items(compiler: Compiler, spot: CompilerPosition, keyword: str) -> Node:
     place = compiler.place(spot, keyword)
     items = [
         compiler.item_at(item.place, index, item) for index, item in enumerate(compiler.each(spot, keyword))
@@ -62,14 +62,14 @@ def _prefix_items(compiler: Compiler, spot: Spot, keyword: str) -> Node:
     return compiler.all(place, items)
 
 
-def _items(compiler: Compiler, spot: Spot, keyword: str) -> Node:
+def _items(compiler: Compiler, spot: CompilerPosition, keyword: str) -> Node:
     if isinstance(spot.schema[keyword], list):
         return _prefix_items(compiler, spot, keyword)
     first = len(spot.schema.get("prefixItems", ())) if "prefixItems" in compiler.handlers else 0
     return compiler.items_from(compiler.place(spot, keyword), first, compiler.schema(spot.at(keyword)))
 
 
-def _additional_items(compiler: Compiler, spot: Spot, keyword: str) -> Node:
+def _additional_items(compiler: Compiler, spot: CompilerPosition, keyword: str) -> Node:
     place = compiler.place(spot, keyword)
     listed = spot.schema.get("items")
     if not isinstance(listed, list):
@@ -77,7 +77,7 @@ def _additional_items(compiler: Compiler, spot: Spot, keyword: str) -> Node:
     return compiler.items_from(place, len(listed), compiler.schema(spot.at(keyword)))
 
 
-def _contains(compiler: Compiler, spot: Spot, keyword: str) -> Node:
+def _contains(compiler: Compiler, spot: CompilerPosition, keyword: str) -> Node:
     place = compiler.place(spot, keyword)
     item = compiler.schema(spot.at(keyword))
     counted = compiler.dialect is not None and compiler.dialect >= Dialect.DRAFT201909
@@ -100,12 +100,12 @@ def _contains(compiler: Compiler, spot: Spot, keyword: str) -> Node:
     )
 
 
-def _required(compiler: Compiler, spot: Spot, keyword: str) -> Node:
+def _required(compiler: Compiler, spot: CompilerPosition, keyword: str) -> Node:
     place = compiler.place(spot, keyword)
     return compiler.all(place, [compiler.required_name(place, name) for name in place.value])
 
 
-def _properties(compiler: Compiler, spot: Spot, keyword: str) -> Node:
+def _properties(compiler: Compiler, spot: CompilerPosition, keyword: str) -> Node:
     parts = []
     for name in spot.schema[keyword]:
         schema = compiler.schema(spot.at(keyword, name))
@@ -113,16 +113,16 @@ def _properties(compiler: Compiler, spot: Spot, keyword: str) -> Node:
     return compiler.all(compiler.place(spot, keyword), parts)
 
 
-def _pattern_properties(compiler: Compiler, spot: Spot, keyword: str) -> Node:
+def _pattern_properties(compiler: Compiler, spot: CompilerPosition, keyword: str) -> Node:
     parts = []
     for pattern in spot.schema[keyword]:
         schema = compiler.schema(spot.at(keyword, pattern))
         number = compiler.number("matching", pattern, schema.id)
-        parts.append(Matching(number, schema.place, pattern, schema))
+        parts.append(PatternProperty(number, schema.place, pattern, schema))
     return compiler.all(compiler.place(spot, keyword), parts)
 
 
-def _additional_properties(compiler: Compiler, spot: Spot, keyword: str) -> Node:
+def _additional_properties(compiler: Compiler, spot: CompilerPosition, keyword: str) -> Node:
     names = frozenset(spot.schema.get("properties", ()))
     patterns = tuple(spot.schema.get("patternProperties", ()))
     return compiler.additional(
@@ -130,12 +130,12 @@ def _additional_properties(compiler: Compiler, spot: Spot, keyword: str) -> Node
     )
 
 
-def _property_names(compiler: Compiler, spot: Spot, keyword: str) -> Node:
+def _property_names(compiler: Compiler, spot: CompilerPosition, keyword: str) -> Node:
     schema = compiler.schema(spot.at(keyword))
-    return Names(compiler.number("names", schema.id), compiler.place(spot, keyword), schema)
+    return PropertyNames(compiler.number("names", schema.id), compiler.place(spot, keyword), schema)
 
 
-def _dependent_required(compiler: Compiler, spot: Spot, keyword: str) -> Node:
+def _dependent_required(compiler: Compiler, spot: CompilerPosition, keyword: str) -> Node:
     place = compiler.place(spot, keyword)
     return compiler.all(
         place, [_needs(compiler, place, name, needed) for name, needed in place.value.items()]
@@ -150,12 +150,12 @@ def _needs(compiler: Compiler, place: SchemaPlace, name: str, needed: list[str])
     )
 
 
-def _dependent_schemas(compiler: Compiler, spot: Spot, keyword: str) -> Node:
+def _dependent_schemas(compiler: Compiler, spot: CompilerPosition, keyword: str) -> Node:
     place = compiler.place(spot, keyword)
     return compiler.all(place, [_depends(compiler, spot, keyword, name) for name in spot.schema[keyword]])
 
 
-def _depends(compiler: Compiler, spot: Spot, keyword: str, name: str) -> Node:
+def _depends(compiler: Compiler, spot: CompilerPosition, keyword: str, name: str) -> Node:
     inner = spot.at(keyword, name)
     place = SchemaPlace(compiler.side, inner.pointer, keyword, inner.schema)
     if isinstance(inner.schema, list):
@@ -164,12 +164,12 @@ def _depends(compiler: Compiler, spot: Spot, keyword: str, name: str) -> Node:
     return compiler.any(place, (compiler.type_is(place, ANYTHING & ~OBJECT), absent, compiler.schema(inner)))
 
 
-def _reference(compiler: Compiler, spot: Spot, keyword: str) -> Node:
+def _reference(compiler: Compiler, spot: CompilerPosition, keyword: str) -> Node:
     target = compiler.follow(spot, keyword)
     return compiler.outside(spot, keyword) if target is None else compiler.schema(target)
 
 
-def _type(compiler: Compiler, spot: Spot, keyword: str) -> Node:
+def _type(compiler: Compiler, spot: CompilerPosition, keyword: str) -> Node:
     place = compiler.place(spot, keyword)
     names = [place.value] if isinstance(place.value, str) else place.value
     mask = reduce(int.__or__, (TYPES[name] for name in names), 0)
@@ -181,16 +181,16 @@ def _type(compiler: Compiler, spot: Spot, keyword: str) -> Node:
     return compiler.any(place, (integer, compiler.type_is(place, rest))) if rest else integer
 
 
-def _values(compiler: Compiler, spot: Spot, keyword: str) -> Node:
+def _values(compiler: Compiler, spot: CompilerPosition, keyword: str) -> Node:
     place = compiler.place(spot, keyword)
     return compiler.values(place, place.value if keyword == "enum" else (place.value,))
 
 
-def _all_of(compiler: Compiler, spot: Spot, keyword: str) -> Node:
+def _all_of(compiler: Compiler, spot: CompilerPosition, keyword: str) -> Node:
     return compiler.all(compiler.place(spot, keyword), compiler.each(spot, keyword))
 
 
-def _any_of(compiler: Compiler, spot: Spot, keyword: str) -> Node:
+def _any_of(compiler: Compiler, spot: CompilerPosition, keyword: str) -> Node:
     place, parts = compiler.place(spot, keyword), compiler.each(spot, keyword)
     listed = [each for part in parts if (each := _listed(part)) is not None]
     if len(listed) < len(parts):
@@ -198,12 +198,12 @@ def _any_of(compiler: Compiler, spot: Spot, keyword: str) -> Node:
     return compiler.values(place, (value for each in listed for value in each.values))
 
 
-def _one_of(compiler: Compiler, spot: Spot, keyword: str) -> Node:
+def _one_of(compiler: Compiler, spot: CompilerPosition, keyword: str) -> Node:
     place, parts = compiler.place(spot, keyword), compiler.each(spot, keyword)
     listed = [each for part in parts if (each := _listed(part)) is not None]
     if len(listed) < len(parts):
         number = compiler.number("one", tuple(sorted(part.id for part in parts)))
-        return OneOf(number, place, tuple(parts))
+        return ExactlyOne(number, place, tuple(parts))
     times = Counter(key for each in listed for key in each.by_key)
     single = [value for each in listed for value in each.values if times[key_of(value)] == 1]
     return compiler.values(place, single)
@@ -216,21 +216,21 @@ def _listed(node: Node) -> OneValue | None:
     return node if isinstance(node, OneValue) else None
 
 
-def _not(compiler: Compiler, spot: Spot, keyword: str) -> Node:
+def _not(compiler: Compiler, spot: CompilerPosition, keyword: str) -> Node:
     part = compiler.schema(spot.at(keyword))
     return Not(compiler.number("not", part.id), compiler.place(spot, keyword), part)
 
 
-def _if(compiler: Compiler, spot: Spot, keyword: str) -> Node:
+def _if(compiler: Compiler, spot: CompilerPosition, keyword: str) -> Node:
     place = compiler.place(spot, keyword)
     test = compiler.schema(spot.at(keyword))
     then = compiler.schema(spot.at("then")) if "then" in spot.schema else compiler.true(place)
     otherwise = compiler.schema(spot.at("else")) if "else" in spot.schema else compiler.true(place)
     number = compiler.number("if", test.id, then.id, otherwise.id)
-    return Condition(number, place, test, then, otherwise)
+    return IfThenElse(number, place, test, then, otherwise)
 
 
-def _bound(compiler: Compiler, spot: Spot, keyword: str) -> Node:
+def _bound(compiler: Compiler, spot: CompilerPosition, keyword: str) -> Node:
     place = compiler.place(spot, keyword)
     limit = exact(place.value)
     if limit is None:
@@ -251,7 +251,7 @@ def _precision(written: float, limit: Fraction) -> Precision:
     return Precision.EXACT if abs(limit) <= MAX_EXACT else Precision.UNKNOWN
 
 
-def _multiple_of(compiler: Compiler, spot: Spot, keyword: str) -> Node:
+def _multiple_of(compiler: Compiler, spot: CompilerPosition, keyword: str) -> Node:
     place = compiler.place(spot, keyword)
     step = exact(place.value) if isinstance(place.value, int | float) else None
     if step is None:
@@ -261,19 +261,19 @@ def _multiple_of(compiler: Compiler, spot: Spot, keyword: str) -> Node:
     return MultipleOf(compiler.number("multiple", step, precision), place, step, precision)
 
 
-def _limit(compiler: Compiler, spot: Spot, keyword: str) -> Node:
+def _limit(compiler: Compiler, spot: CompilerPosition, keyword: str) -> Node:
     place = compiler.place(spot, keyword)
     is_lower, limit = keyword.startswith("min"), int(place.value)
     kind = {"Items": ItemCount, "Length": Length, "Properties": PropertyCount}[keyword[3:]]
     return kind(compiler.number(keyword, limit), place, is_lower, limit)
 
 
-def _pattern(compiler: Compiler, spot: Spot, keyword: str) -> Node:
+def _pattern(compiler: Compiler, spot: CompilerPosition, keyword: str) -> Node:
     place = compiler.place(spot, keyword)
     return Pattern(compiler.number("pattern", place.value), place, place.value)
 
 
-def _format(compiler: Compiler, spot: Spot, keyword: str) -> Node:
+def _format(compiler: Compiler, spot: CompilerPosition, keyword: str) -> Node:
     place = compiler.place(spot, keyword)
     if place.value not in compiler.formats or compiler.dialect is None:
         return compiler.true(place)
@@ -281,7 +281,7 @@ def _format(compiler: Compiler, spot: Spot, keyword: str) -> Node:
     return Format(compiler.number("format", place.value, where), place, place.value, compiler.dialect.uri)
 
 
-def _content(compiler: Compiler, spot: Spot, keyword: str) -> Node:
+def _content(compiler: Compiler, spot: CompilerPosition, keyword: str) -> Node:
     content = (spot.schema.get("contentEncoding"), spot.schema.get("contentMediaType"))
     return Opaque(compiler.number("content", keyword, *content), compiler.place(spot, keyword), STRING)
 

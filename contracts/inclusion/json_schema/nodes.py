@@ -1,6 +1,6 @@
 """Nodes of a formula: a schema as one condition on one JSON value, with dialects and references resolved.
 
-Connectives (`All`, `AnyOf`, `OneOf`, `Not`, `Condition`, `Reference`) join leaves. A leaf constrains only values of
+Connectives (`All`, `AnyOf`, `ExactlyOne`, `Not`, `IfThenElse`, `DefinitionReference`) join leaves. A leaf constrains only values of
 the types of its `group`. Nodes of equal form have the same `id`, in both schemas of a pair. `place` is where in the
 schema document a node is written.
 """
@@ -83,7 +83,7 @@ class AnyOf(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class OneOf(Node):
+class ExactlyOne(Node):
     """Exactly one part holds."""
 
     parts: tuple[Node, ...]
@@ -97,7 +97,7 @@ class Not(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Condition(Node):
+class IfThenElse(Node):
     """`then` holds if `test` holds, and `otherwise` holds if it does not."""
 
     test: Node
@@ -113,7 +113,7 @@ class Definition:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reference(Node):
+class DefinitionReference(Node):
     """A reference to a definition that may not be compiled yet."""
 
     definition: Definition = field(default_factory=Definition)
@@ -276,7 +276,7 @@ class Property(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Matching(Node):
+class PatternProperty(Node):
     """Every property whose name matches `pattern` fits `schema`."""
 
     pattern: str
@@ -295,7 +295,7 @@ class Additional(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Names(Node):
+class PropertyNames(Node):
     """Every name of a property, as a string, fits `schema`."""
 
     schema: Node
@@ -309,7 +309,7 @@ def concerns(node: Node) -> int:
 
 def resolved(node: Node) -> Node:
     """Return the node at the end of a chain of references. Loops of references must be excluded before."""
-    while isinstance(node, Reference) and node.definition.node is not None:
+    while isinstance(node, DefinitionReference) and node.definition.node is not None:
         node = node.definition.node
     return node
 

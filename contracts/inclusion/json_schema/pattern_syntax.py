@@ -48,7 +48,7 @@ class Sequence:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Alternatives:
     """One of the parts."""
 
     parts: tuple[Expression, ...]
@@ -63,7 +63,7 @@ class Repeat:
     most: int | None
 
 
-Expression = Characters | Anchor | Sequence | Choice | Repeat
+Expression = Characters | Anchor | Sequence | Alternatives | Repeat
 
 
 def ranges(*pairs: tuple[int, int]) -> Ranges:
@@ -142,7 +142,7 @@ class _Reader:
         parts = [self._sequence(depth)]
         while self._skip("|"):
             parts.append(self._sequence(depth))
-        return parts[0] if len(parts) == 1 else Choice(tuple(parts))
+        return parts[0] if len(parts) == 1 else Alternatives(tuple(parts))
 
     def _sequence(self, depth: int) -> Expression:
         parts: list[Expression] = []

@@ -33,10 +33,10 @@ def includes(old: Schema, new: Schema, *, formats_asserted: bool, budget: int = 
     `budget` limits the steps of the proof and, separately, those of the search for counterexamples. What exceeds it is
     UNDETERMINED. Raises ContractError for a schema that the judge does not compile. Remote references are not fetched.
     """
-    return Pair(old, new, formats_asserted=(formats_asserted, formats_asserted)).forth(budget)
+    return SchemaPair(old, new, formats_asserted=(formats_asserted, formats_asserted)).forth(budget)
 
 
-class Pair:
+class SchemaPair:
     """Two schemas to compare in both directions, each compiled once."""
 
     def __init__(self, one: Schema, other: Schema, *, formats_asserted: tuple[bool, bool]) -> None:

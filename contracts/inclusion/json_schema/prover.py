@@ -22,9 +22,9 @@ from tidegate.contracts.inclusion.json_schema.branch import (
 )
 from tidegate.contracts.inclusion.json_schema.evaluate import fits_all
 from tidegate.contracts.inclusion.json_schema.nodes import (
+    ExactlyOne,
     Interner,
     Node,
-    OneOf,
     OneValue,
     Pattern,
     SchemaPlace,
@@ -191,7 +191,7 @@ class Prover:
         """Return a branch with more literals; None if their form alone contradicts it."""
         return extended(branch, literals, self.are_disjoint)
 
-    def are_disjoint(self, node: OneOf) -> bool:
+    def are_disjoint(self, node: ExactlyOne) -> bool:
         """Return whether it is proven that no value fits two alternatives of a `oneOf`."""
         known = self._disjoint.get(node.id)
         if known is not None:

@@ -15,9 +15,9 @@ from typing import Final
 
 from tidegate.contracts.inclusion.json_schema.pattern_syntax import (
     EVERYTHING,
+    Alternatives,
     Anchor,
     Characters,
-    Choice,
     Expression,
     Ranges,
     Repeat,
@@ -101,7 +101,7 @@ class Automaton:
                 self._moves[begin].append((given, end))
             case Anchor(is_start=is_start):
                 self._empty[begin].append((end, _AT_START if is_start else _AT_END))
-            case Choice(parts=parts):
+            case Alternatives(parts=parts):
                 for part in parts:
                     self._build(part, begin, end)
             case Sequence(parts=parts):

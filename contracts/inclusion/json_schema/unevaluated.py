@@ -21,7 +21,7 @@ from typing import Final
 from tidegate.contracts.formats.json_keywords import REFERENCES
 from tidegate.contracts.inclusion.json_schema.compiler import Compiler
 from tidegate.contracts.inclusion.json_schema.dialect import Dialect
-from tidegate.contracts.inclusion.json_schema.document import Spot
+from tidegate.contracts.inclusion.json_schema.document import CompilerPosition
 from tidegate.contracts.inclusion.json_schema.evaluate import matches
 from tidegate.contracts.inclusion.json_schema.nodes import Node
 from tidegate.contracts.inclusion.json_schema.values import ARRAY, OBJECT
@@ -99,7 +99,7 @@ _Conditional = list[tuple[Node, _Evaluated]]
 """Conditions, each with what is evaluated if it holds."""
 
 
-def unevaluated(compiler: Compiler, spot: Spot, keyword: str) -> Node:
+def unevaluated(compiler: Compiler, spot: CompilerPosition, keyword: str) -> Node:
     """Compile `unevaluatedProperties` or `unevaluatedItems` of a schema; an opaque node if this is not possible."""
     if spot.schema[keyword] is True:
         return compiler.true(compiler.place(spot, keyword))
@@ -114,13 +114,13 @@ def unevaluated(compiler: Compiler, spot: Spot, keyword: str) -> Node:
 class _Unevaluated:
     """Compiles one `unevaluatedProperties` or `unevaluatedItems`."""
 
-    def __init__(self, compiler: Compiler, spot: Spot, keyword: str) -> None:
+    def __init__(self, compiler: Compiler, spot: CompilerPosition, keyword: str) -> None:
         self._compiler = compiler
         self._keyword = keyword
         self._schema = compiler.schema(spot.at(keyword))
         self._place = compiler.place(spot, keyword)
 
-    def node(self, spot: Spot) -> Node | None:
+    def node(self, spot: CompilerPosition) -> Node | None:
         compiler, place = self._compiler, self._place
         try:
             shares = list(self._shares(spot, (), 0))
@@ -175,7 +175,7 @@ class _Unevaluated:
             return self._schema
         return self._compiler.any(self._place, [*evaluated.contained, self._schema])
 
-    def _own(self, spot: Spot, *, is_outermost: bool) -> _Evaluated:
+    def _own(self, spot: CompilerPosition, *, is_outermost: bool) -> _Evaluated:
         """Return what the keywords of a schema itself evaluate, without its subschemas. Raises _GiveUpError."""
         schema = spot.schema
         everything = not is_outermost and self._keyword in schema
@@ -192,7 +192,7 @@ class _Unevaluated:
         count = len(schema.get("prefixItems", ()))
         return _Evaluated(everything or items is not None, count=count, contained=contained)
 
-    def _shares(self, spot: Spot, conditions: tuple[Node, ...], depth: int) -> Iterator[_Share]:
+    def _shares(self, spot: CompilerPosition, conditions: tuple[Node, ...], depth: int) -> Iterator[_Share]:
         """Yield what a schema and its in-place applicators evaluate. Raises _GiveUpError."""
         if not isinstance(spot.schema, dict):
             return
@@ -203,7 +203,7 @@ class _Unevaluated:
         for inner, more in self._beside(spot):
             yield from self._shares(inner, conditions + more, depth + 1)
 
-    def _beside(self, spot: Spot) -> Iterator[tuple[Spot, tuple[Node, ...]]]:
+    def _beside(self, spot: CompilerPosition) -> Iterator[tuple[CompilerPosition, tuple[Node, ...]]]:
         schema = spot.schema
         for keyword in REFERENCES:
             if keyword in schema:
@@ -226,7 +226,7 @@ class _Unevaluated:
             needed = self._compiler.required_name(place, name)
             yield spot.at("dependentSchemas", name), (is_object, needed)
 
-    def _conditional(self, spot: Spot) -> Iterator[tuple[Spot, tuple[Node, ...]]]:
+    def _conditional(self, spot: CompilerPosition) -> Iterator[tuple[CompilerPosition, tuple[Node, ...]]]:
         test = self._compiler.schema(spot.at("if"))
         yield spot.at("if"), (test,)
         if "then" in spot.schema:

@@ -16,7 +16,7 @@ import orjson
 import pyarrow as pa
 
 from tidegate.contracts.verdict import Stage
-from tidegate.gateway.embedded.demo.stream import EXAMPLES, RECORDS, DemoStream, Mark
+from tidegate.gateway.embedded.demo.stream import EXAMPLES, RECORDS, DemoStream, ExpectedRefusal
 
 NAME = "hospital.admissions"
 CONTRACT_FILE = EXAMPLES / "admissions" / "contract.yaml"
@@ -99,7 +99,9 @@ def admissions_stream(limit: int | None = None) -> DemoStream:
     return DemoStream(
         name=NAME,
         records=pa.Table.from_batches(chunks),
-        marks={index: Mark(found.kind, found.stage, found.code) for index, found in planted.items()},
+        marks={
+            index: ExpectedRefusal(found.kind, found.stage, found.code) for index, found in planted.items()
+        },
         is_corrupted=True,
     )
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tidegate.contracts.stream.report import BatchReport
 from tidegate.contracts.verdict import Severity
-from tidegate.gateway.embedded.demo.outcome import RefusedRecord, StreamOutcome
+from tidegate.gateway.embedded.demo.outcome import DemoRefusal, StreamOutcome
 from tidegate.gateway.embedded.demo.stream import PARTITIONS, DemoStream
 
 
@@ -91,7 +91,7 @@ def settle(stream: DemoStream, outcome: StreamOutcome, batches: Sequence[BatchRe
     return StreamResult(figures, _reasons(outcome.refused), _by_rule(batches, Severity.WARNING), problems)
 
 
-def _is_caught(stream: DemoStream, record: RefusedRecord) -> bool:
+def _is_caught(stream: DemoStream, record: DemoRefusal) -> bool:
     """Return whether a record was marked, and was refused for the expected reason."""
     mark = stream.marks.get(stream.index(record.evidence.source))
     return mark is not None and any(
@@ -100,13 +100,13 @@ def _is_caught(stream: DemoStream, record: RefusedRecord) -> bool:
     )
 
 
-def _broken_rules(record: RefusedRecord) -> set[str]:
+def _broken_rules(record: DemoRefusal) -> set[str]:
     return {
         violation.code for violation in record.evidence.violations if violation.severity is Severity.ERROR
     }
 
 
-def _reasons(refused: Sequence[RefusedRecord]) -> dict[str, str]:
+def _reasons(refused: Sequence[DemoRefusal]) -> dict[str, str]:
     """Return the most frequent sentence for each code."""
     sentences = Counter(
         (violation.code, violation.message) for record in refused for violation in record.evidence.violations
@@ -171,7 +171,7 @@ def _repeated_and_lost(stream: DemoStream, outcome: StreamOutcome) -> tuple[int,
     return len(places) - distinct, stream.records.num_rows - distinct
 
 
-def _is_as_sent(stream: DemoStream, record: RefusedRecord) -> bool:
+def _is_as_sent(stream: DemoStream, record: DemoRefusal) -> bool:
     index = stream.index(record.evidence.source)
     if index >= stream.records.num_rows:
         return False

@@ -16,7 +16,7 @@ from pyarrow import csv
 
 from tidegate.contracts.errors import SettingsError
 from tidegate.contracts.verdict import Stage
-from tidegate.gateway.embedded.demo.stream import EXAMPLES, RECORDS, DemoStream, Mark
+from tidegate.gateway.embedded.demo.stream import EXAMPLES, RECORDS, DemoStream, ExpectedRefusal
 
 NAME = "nyc.flights"
 CONTRACT_FILE = EXAMPLES / "flights" / "contract.yaml"
@@ -32,7 +32,7 @@ def flights_stream(limit: int | None = None) -> DemoStream:
         name=NAME,
         records=pa.table([_keys(table), _values(table)], RECORDS),
         marks={
-            index: Mark(rule, Stage.RULE, rule)
+            index: ExpectedRefusal(rule, Stage.RULE, rule)
             for rule, broken in findings(table).items()
             for index in pc.indices_nonzero(broken).to_pylist()
         },

@@ -21,7 +21,7 @@ _NO_LEADER_YET = {KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PAR
 
 
 @dataclass(frozen=True, slots=True)
-class RefusedRecord:
+class DemoRefusal:
     """One record of the quarantine topic."""
 
     key: bytes | None
@@ -39,7 +39,7 @@ class StreamOutcome:
 
     received: int
     table: pa.Table
-    refused: tuple[RefusedRecord, ...]
+    refused: tuple[DemoRefusal, ...]
     ledger: Ledger
 
 
@@ -82,7 +82,7 @@ def offsets_of(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
             return found
 
 
-def read_quarantine(bootstrap: str, topic: str) -> Iterator[RefusedRecord]:
+def read_quarantine(bootstrap: str, topic: str) -> Iterator[DemoRefusal]:
     """Yield all committed records of a quarantine topic. Raises Unavailable."""
     consumer = _consumer(bootstrap)
     try:
@@ -117,9 +117,9 @@ def _places(consumer: Consumer, topic: str) -> list[TopicPartition]:
     return [TopicPartition(topic, partition, 0) for partition in sorted(partitions)]
 
 
-def _refused(message: Message) -> RefusedRecord:
+def _refused(message: Message) -> DemoRefusal:
     evidence = read_evidence(headers_of(message))
     if evidence is None:
         place = f"{message.topic()}/{message.partition()}/{message.offset()}"
         raise Unavailable(f"{place} was not written by Tidegate: it has no evidence")
-    return RefusedRecord(key=message.key(), value=message.value(), evidence=evidence)
+    return DemoRefusal(key=message.key(), value=message.value(), evidence=evidence)

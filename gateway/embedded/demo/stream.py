@@ -21,7 +21,7 @@ EXAMPLES = Path(schemas.__path__[0]) / "examples"
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class ExpectedRefusal:
     """The expected refusal of one record: the kind of its corruption, and the expected violation."""
 
     kind: str
@@ -40,7 +40,7 @@ class DemoStream:
 
     name: str
     records: pa.Table
-    marks: Mapping[int, Mark] = field(default_factory=dict)
+    marks: Mapping[int, ExpectedRefusal] = field(default_factory=dict)
     is_corrupted: bool = False
 
     def pointer(self, index: int) -> EventPointer:

@@ -8,7 +8,7 @@ from pydantic.alias_generators import to_camel
 
 from tidegate.contracts.errors import TidegateError, Unavailable
 from tidegate.gateway.access.principal import Forbidden, Role, forbidden
-from tidegate.gateway.http.confluent.calls import Answer, Call, in_context, read_entity
+from tidegate.gateway.http.confluent.calls import Call, OperationAnswer, in_context, read_entity
 from tidegate.gateway.http.confluent.shown import shown_error
 from tidegate.gateway.http.confluent.subject_handlers import check_references
 from tidegate.gateway.http.gate import authorise
@@ -27,40 +27,40 @@ _MOST_REQUESTS: Final = 1_000
 """Maximum number of requests in one batch; each is its own transaction."""
 
 
-def list_by_name(call: Call) -> Answer:
+def list_by_name(call: Call) -> OperationAnswer:
     """List the associations of a resource by its namespace, `-` for any, and its name."""
     return _listed(call, namespace=call.path["namespace"], name=call.path["name"])
 
 
-def list_by_resource(call: Call) -> Answer:
+def list_by_resource(call: Call) -> OperationAnswer:
     """List the associations of a resource by its id."""
     return _listed(call, resource_id=call.path["resource"])
 
 
-def list_by_subject(call: Call) -> Answer:
+def list_by_subject(call: Call) -> OperationAnswer:
     """List the resources that use a subject."""
     return _listed(call, subject=call.subject)
 
 
-def create(call: Call) -> Answer:
+def create(call: Call) -> OperationAnswer:
     """Associate subjects with a resource; one that it has already must be the same."""
-    return Answer(_put(call, call.json(), replaces=False))
+    return OperationAnswer(_put(call, call.json(), replaces=False))
 
 
-def create_or_update(call: Call) -> Answer:
+def create_or_update(call: Call) -> OperationAnswer:
     """Replace the associations of a resource."""
-    return Answer(_put(call, call.json(), replaces=True))
+    return OperationAnswer(_put(call, call.json(), replaces=True))
 
 
-def update(call: Call) -> Answer:
+def update(call: Call) -> OperationAnswer:
     """Replace the associations of the resource in the path."""
     body, resource = call.json(), call.path["resource"]
     if body.setdefault("resourceId", resource) != resource:
         raise invalid_association("resourceId", "the path names another resource")
-    return Answer(_put(call, body, replaces=True))
+    return OperationAnswer(_put(call, body, replaces=True))
 
 
-def delete(call: Call) -> Answer:
+def delete(call: Call) -> OperationAnswer:
     """Remove associations of a resource; with `cascadeLifecycle` the subjects that belong to it go softly too."""
     wanted = _filter(call, resource_id=call.path["resource"])
     cascade = call.flag("cascadeLifecycle")
@@ -71,10 +71,10 @@ def delete(call: Call) -> Answer:
     for one in found:
         authorise(call.request, Role.ADMIN if cascade else Role.APPROVER, one.subject)
     call.factory.associations().delete(wanted, cascade=cascade, by=call.principal, is_dry=call.flag("dryRun"))
-    return Answer(status=204)
+    return OperationAnswer(status=204)
 
 
-def batch_get(call: Call) -> Answer:
+def batch_get(call: Call) -> OperationAnswer:
     """List the associations of several resources at once."""
     results = []
     for index, one in enumerate(_requests(call)):
@@ -90,10 +90,10 @@ def batch_get(call: Call) -> Answer:
             advice = f"request {index} names no resource: give its id, or resourceName"
             raise invalid_association("resourceId", advice)
         results.append({"result": [_shown(found) for found in _visible(call, wanted)]})
-    return Answer({"results": results})
+    return OperationAnswer({"results": results})
 
 
-def batch_mutate(call: Call) -> Answer:
+def batch_mutate(call: Call) -> OperationAnswer:
     """Create several associations; each has its own answer, in the order of the requests.
 
     Each is a transaction of its own, so a refused one stops no other. An outage ends the batch, which may be sent again.
@@ -109,7 +109,7 @@ def batch_mutate(call: Call) -> Answer:
             if isinstance(error, Forbidden):
                 call.request.state.is_denied = True  # the guard audits it, whatever the status of the batch
             results.append({"error": shown_error(error, incompatible).members()})
-    return Answer({"results": results})
+    return OperationAnswer({"results": results})
 
 
 def _requests(call: Call) -> list[dict[str, Any]]:
@@ -187,9 +187,9 @@ def _check_held(call: Call, request: AssociationRequest) -> None:
             raise resource_associated(held.association_type, held.resource_id)
 
 
-def _listed(call: Call, **wanted: str) -> Answer:
+def _listed(call: Call, **wanted: str) -> OperationAnswer:
     found = _visible(call, _filter(call, **wanted))
-    return Answer([_shown(one) for one in call.page.cut(found)])
+    return OperationAnswer([_shown(one) for one in call.page.cut(found)])
 
 
 def _filter(call: Call, **wanted: str) -> AssociationFilter:

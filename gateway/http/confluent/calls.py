@@ -37,7 +37,7 @@ E = TypeVar("E", bound=Entity)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class OperationAnswer:
     """The response of an operation: a JSON `value`, or the bytes of `content` unless it is None."""
 
     value: Any = None

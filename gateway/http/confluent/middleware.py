@@ -23,8 +23,8 @@ from tidegate.gateway.access.principal import Principal
 from tidegate.gateway.http.confluent.calls import (
     MEDIA_TYPE,
     READABLE,
-    Answer,
     Call,
+    OperationAnswer,
     in_context,
     read_query,
     read_segments,
@@ -104,7 +104,9 @@ class AnswerCache:
         self._forget(key)
         return None
 
-    def keep(self, key: Key, answer: Answer, subjects: tuple[str, ...], mark: int | None = None) -> None:
+    def keep(
+        self, key: Key, answer: OperationAnswer, subjects: tuple[str, ...], mark: int | None = None
+    ) -> None:
         """Store a response with an ETag. For one about a version, `mark` is the change mark read before the query."""
         headers = [
             (name.lower().encode(), value.encode())
@@ -194,7 +196,7 @@ class ConfluentMiddleware:
             return None
         return kept if kept is not None and _may_see(scope["state"]["principal"], kept.subjects) else None
 
-    async def _answer(self, request: Request, raw_path: bytes) -> Answer:
+    async def _answer(self, request: Request, raw_path: bytes) -> OperationAnswer:
         segments = read_segments(raw_path)
         if segments[0] in {"", KEY_REGISTRY}:
             return _plain_error(501, _NO_KEYS) if segments[0] else get_root(None)
@@ -276,7 +278,7 @@ class ConfluentMiddleware:
             return replace(call, query={**call.query, "subject": (meant,)})
         return replace(call, path={**call.path, "subject": meant})
 
-    async def _run(self, operation: Operation, call: Call, raw_path: bytes | None) -> Answer:
+    async def _run(self, operation: Operation, call: Call, raw_path: bytes | None) -> OperationAnswer:
         """Run an operation; one that may change something, or compares a schema, waits for a turn.
 
         The response about a version is cached under `raw_path`, unless that is None: then the path has an alias.
@@ -290,7 +292,7 @@ class ConfluentMiddleware:
             self._kept.keep(_version_key(call.request.scope, raw_path), answer, (call.subject,), mark)
         return answer
 
-    def _keep(self, call: Call, raw_path: bytes, answer: Answer) -> None:
+    def _keep(self, call: Call, raw_path: bytes, answer: OperationAnswer) -> None:
         reader = self._factory.subjects()
         schema = reader.schema(int(call.path["id"]), call.text("subject") or None)
         if differs_by_client(schema):
@@ -335,14 +337,18 @@ async def _send_kept(kept: _KeptAnswer, scope: Scope, send: Send) -> None:
     await send(kept.body)
 
 
-def _revalidated(request: Request, answer: Answer) -> Answer:
+def _revalidated(request: Request, answer: OperationAnswer) -> OperationAnswer:
     """Return a 304 response if the client already has the response. Source: RFC 9110, clause 13.1.2."""
     etag = answer.headers.get("ETag")
     held = request.headers.get("if-none-match")
     if etag is None or held is None or request.method != "GET":
         return answer
     tags = {tag.strip().removeprefix("W/") for tag in held.split(",")}
-    return Answer(status=304, content=b"", headers=answer.headers) if etag in tags or "*" in tags else answer
+    return (
+        OperationAnswer(status=304, content=b"", headers=answer.headers)
+        if etag in tags or "*" in tags
+        else answer
+    )
 
 
 def _accepts(accept: str) -> bool:
@@ -350,12 +356,12 @@ def _accepts(accept: str) -> bool:
     return bool(ranges & {"*/*", "application/*", "", *READABLE})
 
 
-def _no_such(methods: tuple[str, ...]) -> Answer:
+def _no_such(methods: tuple[str, ...]) -> OperationAnswer:
     if methods:
         answer = _plain_error(405, f"the path exists, but only for {', '.join(methods)}")
         return replace(answer, headers={"Allow": ", ".join(methods)})
     return _plain_error(404, "no operation has this path; /docs lists them")
 
 
-def _plain_error(status: int, message: str) -> Answer:
-    return Answer({"error_code": status, "message": message}, status)
+def _plain_error(status: int, message: str) -> OperationAnswer:
+    return OperationAnswer({"error_code": status, "message": message}, status)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegate.gateway.access.principal import Role
-from tidegate.gateway.access.rules import Reach, Rule
+from tidegate.gateway.access.rules import AccessRule, Reach
 from tidegate.gateway.http.confluent import association_handlers as associations
 from tidegate.gateway.http.confluent import schema_handlers as schemas
 from tidegate.gateway.http.confluent import subject_handlers as subjects
-from tidegate.gateway.http.confluent.calls import Answer, Call
+from tidegate.gateway.http.confluent.calls import Call, OperationAnswer
 from tidegate.gateway.registry.schemas.errors import (
     Refused,
     no_subject_level,
@@ -19,19 +19,19 @@ from tidegate.gateway.registry.schemas.errors import (
     subject_not_found,
 )
 
-_ANY = Rule(Role.VIEWER, Reach.NOBODY_ASKED)
-_VIEW = Rule(Role.VIEWER, Reach.SOMEWHERE)
-_VIEW_SUBJECT = Rule(Role.VIEWER, Reach.SUBJECT)
-_PRODUCE = Rule(Role.PRODUCER, Reach.SOMEWHERE)
-_PRODUCE_SUBJECT = Rule(Role.PRODUCER, Reach.SUBJECT)
-_PRODUCE_NEW = Rule(Role.PRODUCER, Reach.NEW_SUBJECT)
-_APPROVE_SUBJECT = Rule(Role.APPROVER, Reach.SUBJECT)
-_APPROVE_NEW = Rule(Role.APPROVER, Reach.NEW_SUBJECT)
-_APPROVE_ALL = Rule(Role.APPROVER, Reach.EVERYWHERE)
-_APPROVE = Rule(Role.APPROVER, Reach.SOMEWHERE)
-_ADMIN_SUBJECT = Rule(Role.ADMIN, Reach.SUBJECT)
-_ADMIN_NEW = Rule(Role.ADMIN, Reach.NEW_SUBJECT)
-_ADMIN_ALL = Rule(Role.ADMIN, Reach.EVERYWHERE)
+_ANY = AccessRule(Role.VIEWER, Reach.NOBODY_ASKED)
+_VIEW = AccessRule(Role.VIEWER, Reach.SOMEWHERE)
+_VIEW_SUBJECT = AccessRule(Role.VIEWER, Reach.SUBJECT)
+_PRODUCE = AccessRule(Role.PRODUCER, Reach.SOMEWHERE)
+_PRODUCE_SUBJECT = AccessRule(Role.PRODUCER, Reach.SUBJECT)
+_PRODUCE_NEW = AccessRule(Role.PRODUCER, Reach.NEW_SUBJECT)
+_APPROVE_SUBJECT = AccessRule(Role.APPROVER, Reach.SUBJECT)
+_APPROVE_NEW = AccessRule(Role.APPROVER, Reach.NEW_SUBJECT)
+_APPROVE_ALL = AccessRule(Role.APPROVER, Reach.EVERYWHERE)
+_APPROVE = AccessRule(Role.APPROVER, Reach.SOMEWHERE)
+_ADMIN_SUBJECT = AccessRule(Role.ADMIN, Reach.SUBJECT)
+_ADMIN_NEW = AccessRule(Role.ADMIN, Reach.NEW_SUBJECT)
+_ADMIN_ALL = AccessRule(Role.ADMIN, Reach.EVERYWHERE)
 
 _PAGE = ("offset", "limit")
 _TRY = ("context", "dryRun")
@@ -72,12 +72,12 @@ class Operation:
 
     method: str
     path: str
-    run: Callable[[Call], Answer]
-    rule: Rule
+    run: Callable[[Call], OperationAnswer]
+    rule: AccessRule
     query: tuple[str, ...] = ()
     body: Mapping[str, Any] | None = None
-    permanent: Rule | None = None
-    forced: Rule | None = None
+    permanent: AccessRule | None = None
+    forced: AccessRule | None = None
     hidden: Callable[[str], Refused] = subject_not_found
 
     @property

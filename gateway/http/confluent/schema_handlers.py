@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.metadata import version
 
-from tidegate.gateway.http.confluent.calls import MOST_SCHEMAS, Answer, Call
+from tidegate.gateway.http.confluent.calls import MOST_SCHEMAS, Call, OperationAnswer
 from tidegate.gateway.http.confluent.shown import differs_by_client, show_schema, show_version
 from tidegate.gateway.registry.schemas.errors import schema_not_found
 from tidegate.gateway.registry.schemas.names import EVERY_CONTEXT
@@ -15,49 +15,51 @@ from tidegate.gateway.storage.subjects import StoredSchema
 IMMUTABLE = "private, max-age=31536000, immutable"
 
 
-def get_schema(call: Call) -> Answer:
+def get_schema(call: Call) -> OperationAnswer:
     """Fetch a schema by its id, in the context of a subject if one is given."""
     found = _schema(call)
     reader = call.factory.subjects()
     shown = show_schema(found, call, reader)
     if call.flag("fetchMaxId"):
         shown["maxId"] = reader.highest_id(found.context)
-        return Answer(shown)
-    return Answer(shown, headers={"ETag": _etag(found, call), "Cache-Control": IMMUTABLE})
+        return OperationAnswer(shown)
+    return OperationAnswer(shown, headers={"ETag": _etag(found, call), "Cache-Control": IMMUTABLE})
 
 
-def get_schema_text(call: Call) -> Answer:
+def get_schema_text(call: Call) -> OperationAnswer:
     """Fetch the text of a schema by its id."""
     found = _schema(call)
     text = show_schema(found, call, call.factory.subjects())["schema"]
-    return Answer(content=text.encode(), headers={"ETag": _etag(found, call), "Cache-Control": IMMUTABLE})
+    return OperationAnswer(
+        content=text.encode(), headers={"ETag": _etag(found, call), "Cache-Control": IMMUTABLE}
+    )
 
 
-def get_schema_by_guid(call: Call) -> Answer:
+def get_schema_by_guid(call: Call) -> OperationAnswer:
     """Fetch a schema by its GUID."""
     found = _schemas_with_guid(call)[0]
     shown = show_schema(found, call, call.factory.subjects())
-    return Answer(shown, headers={"ETag": _etag(found, call), "Cache-Control": IMMUTABLE})
+    return OperationAnswer(shown, headers={"ETag": _etag(found, call), "Cache-Control": IMMUTABLE})
 
 
-def list_ids_of_guid(call: Call) -> Answer:
+def list_ids_of_guid(call: Call) -> OperationAnswer:
     """List the contexts in which a schema has an id, and those ids."""
-    return Answer([{"context": found.context, "id": found.id} for found in _schemas_with_guid(call)])
+    return OperationAnswer([{"context": found.context, "id": found.id} for found in _schemas_with_guid(call)])
 
 
-def list_subjects_of_schema(call: Call) -> Answer:
+def list_subjects_of_schema(call: Call) -> OperationAnswer:
     """List the subjects that have a schema."""
     names = tuple(dict.fromkeys(subject for subject, _ in _versions(call)))
-    return Answer(call.page.cut(names))
+    return OperationAnswer(call.page.cut(names))
 
 
-def list_versions_of_schema(call: Call) -> Answer:
+def list_versions_of_schema(call: Call) -> OperationAnswer:
     """List the subjects and versions that have a schema."""
     found = call.page.cut(_versions(call))
-    return Answer([{"subject": subject, "version": number} for subject, number in found])
+    return OperationAnswer([{"subject": subject, "version": number} for subject, number in found])
 
 
-def list_schemas(call: Call) -> Answer:
+def list_schemas(call: Call) -> OperationAnswer:
     """List versions with their schemas, by subject and number; MOST_SCHEMAS at once, as they are built in memory."""
     prefix = call.text("subjectPrefix") or EVERY_CONTEXT
     wanted = ListedSubjects(prefix, call.deleted, call.principal.prefixes)
@@ -69,33 +71,33 @@ def list_schemas(call: Call) -> Answer:
         latest_only=call.flag("latestOnly"),
         keeps=lambda one: not rule_type or has_rule_type(one, rule_type),
     )
-    return Answer([show_version(one, call, reader) for one in found])
+    return OperationAnswer([show_version(one, call, reader) for one in found])
 
 
-def list_schema_types(_call: Call) -> Answer:
+def list_schema_types(_call: Call) -> OperationAnswer:
     """List the schema types."""
-    return Answer(SCHEMA_TYPES)
+    return OperationAnswer(SCHEMA_TYPES)
 
 
-def list_contexts(call: Call) -> Answer:
+def list_contexts(call: Call) -> OperationAnswer:
     """List the contexts, the default one first."""
-    return Answer(call.page.cut(call.factory.subjects().contexts(call.principal.prefixes)))
+    return OperationAnswer(call.page.cut(call.factory.subjects().contexts(call.principal.prefixes)))
 
 
-def delete_context(call: Call) -> Answer:
+def delete_context(call: Call) -> OperationAnswer:
     """Delete an empty context."""
     call.factory.deletion().delete_context(call.path["context"])
-    return Answer(status=204)
+    return OperationAnswer(status=204)
 
 
-def get_root(_call: Call | None) -> Answer:
+def get_root(_call: Call | None) -> OperationAnswer:
     """Return an empty object: clients request `/` to check whether a schema registry runs here."""
-    return Answer({})
+    return OperationAnswer({})
 
 
-def get_metadata_id(_call: Call) -> Answer:
+def get_metadata_id(_call: Call) -> OperationAnswer:
     """Return the id of the cluster."""
-    return Answer(
+    return OperationAnswer(
         {
             "scope": {"path": [], "clusters": {"kafka-cluster": "", "schema-registry-cluster": "tidegate"}},
             "id": "",
@@ -103,14 +105,14 @@ def get_metadata_id(_call: Call) -> Answer:
     )
 
 
-def get_metadata_version(_call: Call) -> Answer:
+def get_metadata_version(_call: Call) -> OperationAnswer:
     """Return the version of this program."""
-    return Answer({"version": f"tidegate-{version('tidegate')}", "commitId": ""})
+    return OperationAnswer({"version": f"tidegate-{version('tidegate')}", "commitId": ""})
 
 
-def get_deployment(_call: Call) -> Answer:
+def get_deployment(_call: Call) -> OperationAnswer:
     """Describe the deployment."""
-    return Answer({"attributes": ["deploymentScope:tidegate"]})
+    return OperationAnswer({"attributes": ["deploymentScope:tidegate"]})
 
 
 def _schema(call: Call) -> StoredSchema:

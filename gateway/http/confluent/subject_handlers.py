@@ -9,7 +9,7 @@ from urllib.parse import unquote
 import structlog
 from pydantic import ValidationError
 
-from tidegate.gateway.http.confluent.calls import Answer, Call
+from tidegate.gateway.http.confluent.calls import Call, OperationAnswer
 from tidegate.gateway.http.confluent.shown import show_version
 from tidegate.gateway.registry.registration import Registration, RegistrationOptions
 from tidegate.gateway.registry.schema_content import whole_name
@@ -25,19 +25,19 @@ _MAX_HEADER = 1_000
 """Maximum characters of reasons in a header: clients and proxies limit headers. The contract's note has them all."""
 
 
-def list_subjects(call: Call) -> Answer:
+def list_subjects(call: Call) -> OperationAnswer:
     """List subjects by name."""
     prefix = call.text("subjectPrefix", "subject") or EVERY_CONTEXT
     wanted = ListedSubjects(prefix, call.deleted, call.principal.prefixes)
-    return Answer(call.factory.subjects().subjects(wanted, call.page))
+    return OperationAnswer(call.factory.subjects().subjects(wanted, call.page))
 
 
-def list_versions(call: Call) -> Answer:
+def list_versions(call: Call) -> OperationAnswer:
     """List the versions of a subject."""
-    return Answer(call.page.cut(call.factory.subjects().numbers(call.subject, call.deleted)))
+    return OperationAnswer(call.page.cut(call.factory.subjects().numbers(call.subject, call.deleted)))
 
 
-def get_version(call: Call) -> Answer:
+def get_version(call: Call) -> OperationAnswer:
     """Fetch a version of a subject: its number, `latest`, or -1 for the latest."""
     reader = call.factory.subjects()
     number = version_number(call.path["version"])
@@ -45,18 +45,18 @@ def get_version(call: Call) -> Answer:
     shown = show_version(found, call, reader)
     # Of the whole answer: a deletion changes it, and some clients get other names of references.
     tag = hashlib.sha256(json.dumps(shown).encode()).hexdigest()[:32]
-    return Answer(shown, headers={"ETag": f'"{tag}"', "Cache-Control": "no-cache"})
+    return OperationAnswer(shown, headers={"ETag": f'"{tag}"', "Cache-Control": "no-cache"})
 
 
-def get_version_text(call: Call) -> Answer:
+def get_version_text(call: Call) -> OperationAnswer:
     """Fetch the schema of a version, alone."""
     reader = call.factory.subjects()
     number = version_number(call.path["version"])
     found = reader.version(call.subject, number, deleted=call.flag("deleted"))
-    return Answer(content=show_version(found, call, reader)["schema"].encode())
+    return OperationAnswer(content=show_version(found, call, reader)["schema"].encode())
 
 
-def get_with_metadata(call: Call) -> Answer:
+def get_with_metadata(call: Call) -> OperationAnswer:
     """Fetch the highest version whose metadata has the properties in `key` and `value`.
 
     The Python client encodes both twice.
@@ -67,18 +67,18 @@ def get_with_metadata(call: Call) -> Answer:
     properties = {unquote(key): unquote(value) for key, value in zip(keys, values, strict=True)}
     reader = call.factory.subjects()
     found = reader.with_metadata(call.subject, properties, deleted=call.flag("deleted"))
-    return Answer(show_version(found, call, reader))
+    return OperationAnswer(show_version(found, call, reader))
 
 
-def list_referencing(call: Call) -> Answer:
+def list_referencing(call: Call) -> OperationAnswer:
     """List the ids of the schemas that refer to a version."""
     number = version_number(call.path["version"])
-    return Answer(
+    return OperationAnswer(
         call.page.cut(call.factory.subjects().referenced_by(call.subject, number, call.principal.prefixes))
     )
 
 
-def register_schema(call: Call) -> Answer:
+def register_schema(call: Call) -> OperationAnswer:
     """Register a schema under a subject; one that is registered already is found again.
 
     With `force` it is compared with nothing; a contract takes it as a new major version.
@@ -87,7 +87,7 @@ def register_schema(call: Call) -> Answer:
     return _register(call, posted_schema(call), options)
 
 
-def tag_version(call: Call) -> Answer:
+def tag_version(call: Call) -> OperationAnswer:
     """Register a version of a subject again, with other tags."""
     request = call.entity(TagRequest)
     number = version_number(call.path["version"])
@@ -105,13 +105,13 @@ def tag_version(call: Call) -> Answer:
     return _register(call, changed, RegistrationOptions(call.principal))
 
 
-def _register(call: Call, request: SchemaRequest, options: RegistrationOptions) -> Answer:
+def _register(call: Call, request: SchemaRequest, options: RegistrationOptions) -> OperationAnswer:
     done = call.factory.registration().register(call.subject, request, options)
     if done.is_new:
         _log.info("schema_registered", subject=done.version.subject, version=done.version.number)
     shown = show_version(done.version, call, call.factory.subjects())
     unfollowed = _listed("Tidegate-Columns-Not-Followed", done.unfollowed, len(done.unfollowed))
-    return Answer(shown, headers={**_reading(done), **_unjudged(done), **unfollowed})
+    return OperationAnswer(shown, headers={**_reading(done), **_unjudged(done), **unfollowed})
 
 
 def _reading(done: Registration) -> dict[str, str]:
@@ -140,42 +140,42 @@ def _listed(name: str, sentences: tuple[str, ...], count: int) -> dict[str, str]
     return {name: f"{count}; {cut}"}
 
 
-def look_up_schema(call: Call) -> Answer:
+def look_up_schema(call: Call) -> OperationAnswer:
     """Find the version of a subject that has a schema."""
     found = call.factory.registration().look_up(
         call.subject, posted_schema(call), normalize=call.flag("normalize"), deleted=call.flag("deleted")
     )
-    return Answer(show_version(found, call, call.factory.subjects()))
+    return OperationAnswer(show_version(found, call, call.factory.subjects()))
 
 
-def delete_subject(call: Call) -> Answer:
+def delete_subject(call: Call) -> OperationAnswer:
     """Soft-delete a subject, or delete a soft-deleted one permanently with `permanent`."""
     found = call.factory.deletion().delete_subject(
         call.subject, permanent=call.flag("permanent"), by=call.principal
     )
-    return Answer(found)
+    return OperationAnswer(found)
 
 
-def delete_version(call: Call) -> Answer:
+def delete_version(call: Call) -> OperationAnswer:
     """Soft-delete a version, or delete a soft-deleted one permanently with `permanent`."""
     number = version_number(call.path["version"])
     found = call.factory.deletion().delete_version(
         call.subject, number, permanent=call.flag("permanent"), by=call.principal
     )
-    return Answer(found)
+    return OperationAnswer(found)
 
 
-def check_version(call: Call) -> Answer:
+def check_version(call: Call) -> OperationAnswer:
     """Check whether a schema is compatible with one version of a subject."""
     return _checked(call, version_number(call.path["version"]))
 
 
-def check_all(call: Call) -> Answer:
+def check_all(call: Call) -> OperationAnswer:
     """Check whether a schema is compatible with a subject's versions at its level."""
     return _checked(call, None)
 
 
-def _checked(call: Call, version: int | None) -> Answer:
+def _checked(call: Call, version: int | None) -> OperationAnswer:
     verbose = call.flag("verbose")
     try:
         found = call.factory.registration().compatibility(
@@ -184,11 +184,11 @@ def _checked(call: Call, version: int | None) -> Answer:
     except Refused as error:
         if not verbose or error.error_code != 42201:
             raise
-        return Answer({"is_compatible": False, "messages": [error.message]})
+        return OperationAnswer({"is_compatible": False, "messages": [error.message]})
     shown: dict[str, object] = {"is_compatible": found.is_compatible}
     if verbose:
         shown["messages"] = [*found.messages, *found.warnings]
-    return Answer(shown)
+    return OperationAnswer(shown)
 
 
 def posted_schema(call: Call) -> SchemaRequest:
@@ -209,42 +209,44 @@ def check_references(call: Call, subject: str, request: SchemaRequest) -> None:
             raise no_such_reference(reference.name, reference.subject, reference.version)
 
 
-def get_config(call: Call) -> Answer:
+def get_config(call: Call) -> OperationAnswer:
     """Show the settings of a subject, or the global settings; with `defaultToGlobal` what holds in the end."""
     found = call.factory.subject_settings().config(call.scope, inherited=call.flag("defaultToGlobal"))
-    return Answer(found.shown())
+    return OperationAnswer(found.shown())
 
 
-def put_config(call: Call) -> Answer:
+def put_config(call: Call) -> OperationAnswer:
     """Change settings; null forgets one."""
     given = call.json()
     try:
-        return Answer(call.factory.subject_settings().put_config(call.scope, given, call.principal))
+        return OperationAnswer(call.factory.subject_settings().put_config(call.scope, given, call.principal))
     except ValidationError as error:
         message = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
         raise (invalid_rule_set(message) if "RuleSet" in message else Refused(422, 422, message)) from error
 
 
-def delete_config(call: Call) -> Answer:
+def delete_config(call: Call) -> OperationAnswer:
     """Delete the settings of a subject or the global ones; return them."""
-    return Answer(call.factory.subject_settings().delete_config(call.scope, call.principal).shown())
+    return OperationAnswer(call.factory.subject_settings().delete_config(call.scope, call.principal).shown())
 
 
-def get_mode(call: Call) -> Answer:
+def get_mode(call: Call) -> OperationAnswer:
     """Show the mode of a subject, or the global mode; with `defaultToGlobal` the one that holds in the end."""
     found = call.factory.subject_settings().mode(call.scope, inherited=call.flag("defaultToGlobal"))
-    return Answer({"mode": found})
+    return OperationAnswer({"mode": found})
 
 
-def put_mode(call: Call) -> Answer:
+def put_mode(call: Call) -> OperationAnswer:
     """Set the mode of a subject, or the global mode; IMPORT where there are schemas needs `force`."""
     mode = call.entity(ModeRequest).mode
     found = call.factory.subject_settings().put_mode(
         call.scope, mode, force=call.flag("force"), who=call.principal.name
     )
-    return Answer({"mode": found})
+    return OperationAnswer({"mode": found})
 
 
-def delete_mode(call: Call) -> Answer:
+def delete_mode(call: Call) -> OperationAnswer:
     """Delete the mode of a subject or the global one; return it."""
-    return Answer({"mode": call.factory.subject_settings().delete_mode(call.scope, call.principal.name)})
+    return OperationAnswer(
+        {"mode": call.factory.subject_settings().delete_mode(call.scope, call.principal.name)}
+    )

@@ -13,7 +13,7 @@ from tidegate.contracts.errors import Problem, SettingsError
 from tidegate.gateway.access.principal import Unauthenticated
 from tidegate.gateway.access.sessions import COOKIE, LASTS, OpenedSession
 from tidegate.gateway.http.dependencies import FactoryDep
-from tidegate.gateway.http.desk.audit_views import AuditFilter, audit_view
+from tidegate.gateway.http.desk.audit_views import AuditQuery, audit_view
 from tidegate.gateway.http.desk.desk_route import (
     SIGN_IN,
     DeskRoute,
@@ -115,6 +115,6 @@ def revoke_key(key_id: str, factory: FactoryDep, principal: PrincipalDep) -> Res
 
 
 @router.get("/desk/audit")
-def audit(factory: FactoryDep, show: ShowDep, wanted: Annotated[AuditFilter, Query()]) -> Response:
+def audit(factory: FactoryDep, show: ShowDep, wanted: Annotated[AuditQuery, Query()]) -> Response:
     """Show the audit log, newest entry first."""
     return show("audit.html", view=audit_view(factory.audit(), wanted))

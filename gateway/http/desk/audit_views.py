@@ -18,7 +18,7 @@ ROWS = 100
 Words = Annotated[Annotated[str, Field(max_length=300)] | None, BeforeValidator(empty_is_none)]
 
 
-class AuditFilter(BaseModel):
+class AuditQuery(BaseModel):
     """The filters of the log, as query parameters. `before` is an entry number: only earlier entries are shown."""
 
     who: Words = None
@@ -35,7 +35,7 @@ class AuditView:
     `older` are URLs of other pages; `older` is None at the start of the log.
     """
 
-    wanted: AuditFilter
+    wanted: AuditQuery
     entries: tuple[AuditEntry, ...]
     actions: tuple[str, ...]
     looked_from: int
@@ -45,7 +45,7 @@ class AuditView:
     older: str | None
 
 
-def audit_view(log: AuditLog, wanted: AuditFilter) -> AuditView:
+def audit_view(log: AuditLog, wanted: AuditQuery) -> AuditView:
     """Return a page of the log."""
     found = log.newest(wanted.before, ROWS, who=wanted.who, action=wanted.action, subject=wanted.subject)
     filters = {name: value for name, value in wanted.model_dump(exclude={"before"}).items() if value}

@@ -41,7 +41,7 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ChartColumn:
     """One bucket: its bars, and the exact numbers for its tooltip. `x` and `width` are percent."""
 
     start: datetime
@@ -63,7 +63,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class ChartEvent:
     """An event on the time axis, at `x` percent and `width` percent wide; the width of a moment is 0.
 
     `row` is the row of its label, 0 at the top. `until` is None for a moment.
@@ -93,11 +93,11 @@ class Chart:
     `floor` is the y coordinate of zero; `volume_top` is the highest value of the strip of volumes.
     """
 
-    columns: tuple[Column, ...]
+    columns: tuple[ChartColumn, ...]
     series: tuple[Series, ...]
     y_ticks: tuple[Tick, ...]
     x_ticks: tuple[Tick, ...]
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[ChartEvent, ...] = ()
     volume_top: int = 0
     height: int = HEIGHT
     top: int = TOP
@@ -181,7 +181,7 @@ _MOST_ROWS = 4
 
 def placed(
     happened: Sequence[tuple[datetime, datetime | None, str, str]], since: datetime, until: datetime
-) -> tuple[Mark, ...]:
+) -> tuple[ChartEvent, ...]:
     """Position events on the time axis from `since` to `until`.
 
     Events are tuples of (at, until, kind, label), where `until` is None for a moment.
@@ -194,7 +194,7 @@ def placed(
         right = left if end is None else min(100.0, (end - since).total_seconds() / span * 100)
         row = next((index for index, free in enumerate(free_from) if left >= free), _MOST_ROWS - 1)
         free_from[row] = left + _LABEL_PERCENT
-        marks.append(Mark(round(left, 2), round(max(0.0, right - left), 2), kind, label, row, at, end))
+        marks.append(ChartEvent(round(left, 2), round(max(0.0, right - left), 2), kind, label, row, at, end))
     return tuple(marks)
 
 
@@ -235,7 +235,7 @@ def _column(
     span: tuple[datetime, datetime],
     place: tuple[float, float],
     scale: tuple[Sequence[float], float],
-) -> Column:
+) -> ChartColumn:
     x, step = place
     heights, top = scale
     below = 0.0
@@ -250,7 +250,7 @@ def _column(
         ((one.label, one.slot, one.counts[at]) for one in series if one.counts[at]), key=lambda row: -row[2]
     )
     total = sum(one.counts[at] for one in series)
-    return Column(span[0], span[1], round(x, 3), round(step, 3), tuple(bars), tuple(counts), total)
+    return ChartColumn(span[0], span[1], round(x, 3), round(step, 3), tuple(bars), tuple(counts), total)
 
 
 def _y(value: float, top: float) -> float:

@@ -27,10 +27,10 @@ from tidegate.contracts.words import counted
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.http.desk.clauses import is_required
 from tidegate.gateway.registry.consumers import KnownConsumer
-from tidegate.gateway.registry.publication import LATEST, Registry
+from tidegate.gateway.registry.publication import LATEST, ContractRegistry
 from tidegate.gateway.registry.subject_contracts import unfollowed_in
 from tidegate.gateway.registry.unjudged_rules import count_of, unjudged_rules
-from tidegate.gateway.storage.agreements import Proposal
+from tidegate.gateway.storage.agreements import WeakeningProposal
 from tidegate.gateway.storage.sql import ContractVersion
 from tidegate.gateway.streams.reports import Enforcement
 
@@ -115,7 +115,7 @@ class ContractView:
     unjudged_count: int
     unfollowed: tuple[str, ...]
     read_by: tuple[str, ...] | None
-    proposals: tuple[Proposal, ...]
+    proposals: tuple[WeakeningProposal, ...]
     enforcement: Enforcement
     has_stream: bool
     yaml: str
@@ -160,7 +160,7 @@ def _cut(text: str) -> tuple[str, int]:
     return "".join(lines[:MOST_LINES]), max(0, len(lines) - MOST_LINES)
 
 
-def _current(registry: Registry, versions: tuple[ContractVersion, ...]) -> ContractVersion:
+def _current(registry: ContractRegistry, versions: tuple[ContractVersion, ...]) -> ContractVersion:
     """Return the highest enforced version, or the highest version if none is enforced."""
     try:
         return registry.version(versions[0].contract_id, LATEST)

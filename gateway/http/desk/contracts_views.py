@@ -29,7 +29,7 @@ class ContractsFilter(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class ContractRow:
+class ContractLine:
     """One contract with its current version; `owner` and `domain` are "" if the document has none."""
 
     version: ContractVersion
@@ -45,7 +45,7 @@ class ContractsView:
     """
 
     wanted: ContractsFilter
-    rows: tuple[ContractRow, ...]
+    rows: tuple[ContractLine, ...]
     total: int
     found: int
     owners: tuple[str, ...]
@@ -77,11 +77,11 @@ def contracts_view(factory: Factory, principal: Principal, wanted: ContractsFilt
     )
 
 
-def _row(version: ContractVersion) -> ContractRow:
-    return ContractRow(version, owner_in(version.document), version.domain or "")
+def _row(version: ContractVersion) -> ContractLine:
+    return ContractLine(version, owner_in(version.document), version.domain or "")
 
 
-def _passes(row: ContractRow, wanted: ContractsFilter) -> bool:
+def _passes(row: ContractLine, wanted: ContractsFilter) -> bool:
     words = f"{row.version.contract_id}\n{row.version.topic}\n{row.owner}".casefold()
     return (
         (wanted.q is None or wanted.q.casefold() in words)

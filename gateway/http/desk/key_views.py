@@ -17,7 +17,7 @@ _LONGEST_NAME = 200
 
 
 @dataclass(frozen=True, slots=True)
-class KeyRow:
+class KeyLine:
     """One key. `state` is a CSS class, `label` the state in words."""
 
     key: StoredKey
@@ -29,7 +29,7 @@ class KeyRow:
 class KeysView:
     """All keys, valid ones first, then newest first. `made` is a key that was just created; None otherwise."""
 
-    rows: tuple[KeyRow, ...]
+    rows: tuple[KeyLine, ...]
     in_use: int
     made: Credentials | None
     roles: tuple[str, ...]
@@ -47,12 +47,12 @@ def keys_view(keys: KeyService, made: Credentials | None = None) -> KeysView:
     )
 
 
-def _row(key: StoredKey, at: datetime) -> KeyRow:
+def _row(key: StoredKey, at: datetime) -> KeyLine:
     if key.revoked_at is not None:
-        return KeyRow(key, "quiet", "Revoked")
+        return KeyLine(key, "quiet", "Revoked")
     if key.expires_at is not None and key.expires_at <= at:
-        return KeyRow(key, "quiet", "Expired")
-    return KeyRow(key, "live", "In use")
+        return KeyLine(key, "quiet", "Expired")
+    return KeyLine(key, "live", "In use")
 
 
 def wanted_key(form: Form) -> tuple[str, Sequence[Grant], datetime | None]:

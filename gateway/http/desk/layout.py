@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from tidegate.gateway.http.desk.wording import visible_runs
-from tidegate.gateway.streams.json_walk import Event, Part, Walk, closing, is_json
-from tidegate.gateway.streams.masking import Mask
+from tidegate.gateway.streams.json_walk import Event, JsonEvent, Walk, closing, is_json
+from tidegate.gateway.streams.masking import HiddenBytes
 
 HEAD_LINES = 40
 CONTEXT_LINES = 4
@@ -23,7 +23,7 @@ MOST_INDENT = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class MarkedBytes:
     """A span of bytes to mark. An empty span marks a position between bytes.
 
     `violations` are their numbers on the page, starting at 1. `note` is shown at the mark.
@@ -44,7 +44,7 @@ class Piece:
 
     kind: str
     text: str
-    mark: Mark | None = None
+    mark: MarkedBytes | None = None
 
 
 @dataclass(slots=True)
@@ -68,7 +68,11 @@ class Line:
 
 
 def lay_out(
-    data: bytes, marks: Sequence[Mark] = (), masks: Sequence[Mask] = (), *, head_lines: int = HEAD_LINES
+    data: bytes,
+    marks: Sequence[MarkedBytes] = (),
+    masks: Sequence[HiddenBytes] = (),
+    *,
+    head_lines: int = HEAD_LINES,
 ) -> list[Line]:
     """Return a limited number of lines of a JSON record: its head, and the lines around its marks.
 
@@ -109,7 +113,9 @@ def _keep(lines: Iterator[Line], head_lines: int) -> list[Line]:
 class _Typesetter:
     """The conversion of the events of one record's walk into lines."""
 
-    def __init__(self, data: bytes, marks: Sequence[Mark], masks: Sequence[Mask], head_lines: int) -> None:
+    def __init__(
+        self, data: bytes, marks: Sequence[MarkedBytes], masks: Sequence[HiddenBytes], head_lines: int
+    ) -> None:
         self._data = data
         self._marks = marks
         self._masks = masks
@@ -124,15 +130,15 @@ class _Typesetter:
         """Yield the lines of the record; stop early after the head and the last mark."""
         walk = Walk(self._data)
         may_skip = is_json(self._data)
-        previous: Part | None = None
+        previous: JsonEvent | None = None
         for event in walk:
-            if event.part is Part.STOP and event.start >= self._shown_until:
+            if event.part is JsonEvent.STOP and event.start >= self._shown_until:
                 yield from self._rest(event.start)
                 return
             if event.start < self._shown_until:  # inside of a masked value
-                previous = Part.SCALAR
+                previous = JsonEvent.SCALAR
                 continue
-            if event.part is Part.FLAW:
+            if event.part is JsonEvent.FLAW:
                 self._set_byte_order_mark(event)
                 continue
             yield from self._break_before(event.part, previous)
@@ -140,8 +146,8 @@ class _Typesetter:
                 yield Line(0, skipped_bytes=len(self._data) - event.start)
                 return
             previous = self._take(event)
-            if event.part is Part.OPEN and may_skip:
-                self._fold(walk, event, is_masked=previous is Part.SCALAR)
+            if event.part is JsonEvent.OPEN and may_skip:
+                self._fold(walk, event, is_masked=previous is JsonEvent.SCALAR)
         yield self._line
 
     def _fold(self, walk: Walk, opened: Event, *, is_masked: bool) -> None:
@@ -155,16 +161,16 @@ class _Typesetter:
             self._add(Piece("cut", str(end - opened.end)))
             walk.skip_to(end)
 
-    def _break_before(self, part: Part, previous: Part | None) -> Iterator[Line]:
+    def _break_before(self, part: JsonEvent, previous: JsonEvent | None) -> Iterator[Line]:
         """Yield the current line if the next part starts a new one."""
-        if part is Part.CLOSE:
-            if previous is not Part.OPEN:
+        if part is JsonEvent.CLOSE:
+            if previous is not JsonEvent.OPEN:
                 yield self._new_line(self._line.depth - 1)
             else:
                 self._line.depth -= 1 if not self._line.pieces else 0
-        elif previous is Part.OPEN:
+        elif previous is JsonEvent.OPEN:
             yield self._new_line(self._line.depth + 1)
-        elif previous in {Part.SCALAR, Part.CLOSE}:
+        elif previous in {JsonEvent.SCALAR, JsonEvent.CLOSE}:
             self._line.pieces.append(Piece("punctuation", ","))
             yield self._new_line(self._line.depth)
 
@@ -172,7 +178,7 @@ class _Typesetter:
         done, self._line = self._line, Line(self._line.number + 1, depth)
         return done
 
-    def _take(self, event: Event) -> Part:
+    def _take(self, event: Event) -> JsonEvent:
         """Add one part to the line; return the kind of part that the line now ends with.
 
         A masked container counts as one scalar, and so does a property whose name and value are masked together.
@@ -182,9 +188,9 @@ class _Typesetter:
             mark = self._mark_in(event.start, mask.end)
             self._add(Piece("mask", mask.reason, mark))
             self._shown_until = mask.end
-            return Part.SCALAR
+            return JsonEvent.SCALAR
         self._text(event)
-        if event.part is Part.KEY:
+        if event.part is JsonEvent.KEY:
             self._add(Piece("punctuation", ": "))
         return event.part
 
@@ -235,7 +241,7 @@ class _Typesetter:
             self._add(Piece("note", mark.note, mark))
         yield self._line
 
-    def _runs(self, kind: str, text: bytes, mark: Mark | None) -> None:
+    def _runs(self, kind: str, text: bytes, mark: MarkedBytes | None) -> None:
         for run, is_code in visible_runs(text):
             self._add(Piece("code" if is_code else kind, run, mark))
 
@@ -245,9 +251,9 @@ class _Typesetter:
             self._line.is_marked = True
             self._last_needed = max(self._last_needed, self._line.number)
 
-    def _mark_in(self, start: int, end: int) -> Mark | None:
+    def _mark_in(self, start: int, end: int) -> MarkedBytes | None:
         """Return the first mark that overlaps these bytes, or None. Calls must be in the order of the bytes."""
-        found: Mark | None = None
+        found: MarkedBytes | None = None
         while self._next_mark < len(self._marks) and self._marks[self._next_mark].start < end:
             mark = self._marks[self._next_mark]
             if mark.end > start or mark.start == start:
@@ -257,7 +263,7 @@ class _Typesetter:
             self._next_mark += 1
         return found
 
-    def _mask_at(self, start: int) -> Mask | None:
+    def _mask_at(self, start: int) -> HiddenBytes | None:
         while self._next_mask < len(self._masks) and self._masks[self._next_mask].end <= start:
             self._next_mask += 1
         if self._next_mask < len(self._masks):
@@ -267,10 +273,10 @@ class _Typesetter:
         return None
 
 
-def _kind(part: Part, text: bytes) -> str:
-    if part is Part.KEY:
+def _kind(part: JsonEvent, text: bytes) -> str:
+    if part is JsonEvent.KEY:
         return "key"
-    if part is not Part.SCALAR:
+    if part is not JsonEvent.SCALAR:
         return "punctuation"
     if text[:1] == b'"':
         return "string"
@@ -294,7 +300,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ByteRow:
     """A row of up to 16 cells. `is_after_gap`: bytes before the row are omitted.
 
     `offset` is that of the first cell. It is None after a mask, because it would reveal the length of the masked value.
@@ -305,14 +311,16 @@ class Row:
     is_after_gap: bool
 
 
-def hex_rows(data: bytes, marks: Sequence[Mark], masks: Sequence[Mask]) -> tuple[list[Row], bool]:
+def hex_rows(
+    data: bytes, marks: Sequence[MarkedBytes], masks: Sequence[HiddenBytes]
+) -> tuple[list[ByteRow], bool]:
     """Return the rows to show, at most MOST_ROWS, and whether bytes after the last row are omitted."""
     rows = list(islice(_rows(data, marks, masks), MOST_ROWS + 1))
     windows = _windows(data, marks)
     return rows[:MOST_ROWS], len(rows) > MOST_ROWS or (bool(windows) and windows[-1][1] < len(data))
 
 
-def _windows(data: bytes, marks: Sequence[Mark]) -> list[tuple[int, int]]:
+def _windows(data: bytes, marks: Sequence[MarkedBytes]) -> list[tuple[int, int]]:
     """Return the byte ranges to show as (start, end): whole rows, in order, without overlap."""
     wanted = [(0, min(len(data), HEAD_BYTES))]
     for mark in marks:
@@ -328,20 +336,20 @@ def _windows(data: bytes, marks: Sequence[Mark]) -> list[tuple[int, int]]:
     return apart
 
 
-def _rows(data: bytes, marks: Sequence[Mark], masks: Sequence[Mask]) -> Iterator[Row]:
+def _rows(data: bytes, marks: Sequence[MarkedBytes], masks: Sequence[HiddenBytes]) -> Iterator[ByteRow]:
     first_mask = masks[0].start if masks else len(data)
     shown_until = 0
     for start, end in _windows(data, marks):
         cells = _cells(data, (start, end), marks, masks)
         at = start
         while row := tuple(islice(cells, ROW_BYTES)):
-            yield Row(at if at <= first_mask else None, row, at == start and start > shown_until)
+            yield ByteRow(at if at <= first_mask else None, row, at == start and start > shown_until)
             at += len(row)
         shown_until = end
 
 
 def _cells(
-    data: bytes, window: tuple[int, int], marks: Sequence[Mark], masks: Sequence[Mask]
+    data: bytes, window: tuple[int, int], marks: Sequence[MarkedBytes], masks: Sequence[HiddenBytes]
 ) -> Iterator[Cell]:
     at, end = window
     near_marks = [mark for mark in marks if mark.start < end and mark.end > at]

@@ -9,9 +9,9 @@ from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.privacy.classes import BODY, Visibility
 from tidegate.contracts.verdict import Stage, Violation
 from tidegate.gateway.http.desk.clauses import pointers_of
-from tidegate.gateway.http.desk.layout import Mark
-from tidegate.gateway.streams.json_places import Found, ValueSpan, find
-from tidegate.gateway.streams.masking import Mask, apart, masks_by_part, whole
+from tidegate.gateway.http.desk.layout import MarkedBytes
+from tidegate.gateway.streams.json_places import FoundPlaces, ValueSpan, find
+from tidegate.gateway.streams.masking import HiddenBytes, apart, masks_by_part, whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +21,8 @@ class Marking:
     `hidden` names what is masked, in the terms of `Visibility.revealed`: pointers of classified fields, and BODY.
     """
 
-    marks: tuple[Mark, ...]
-    masks: tuple[Mask, ...]
+    marks: tuple[MarkedBytes, ...]
+    masks: tuple[HiddenBytes, ...]
     hidden: frozenset[str] = frozenset()
 
     @property
@@ -57,14 +57,14 @@ def mark_record(
 
 
 def _marks(
-    data: bytes, violations: Sequence[Violation], asked: dict[int, tuple[str, ...]], found: Found
-) -> list[Mark]:
-    marks: list[Mark] = []
+    data: bytes, violations: Sequence[Violation], asked: dict[int, tuple[str, ...]], found: FoundPlaces
+) -> list[MarkedBytes]:
+    marks: list[MarkedBytes] = []
     for index, violation in enumerate(violations, 1):
         if violation.stage in {Stage.FRAME, Stage.DECODE}:
             if found.broken is not None:
                 broken = found.broken
-                marks.append(Mark(broken.start, broken.end, (index,), broken.reason))
+                marks.append(MarkedBytes(broken.start, broken.end, (index,), broken.reason))
             continue
         is_about_absence = violation.code == "required"
         for pointer in asked[index]:
@@ -77,24 +77,24 @@ def _marks(
     return marks
 
 
-def _on_value(data: bytes, place: ValueSpan, index: int, pointer: str) -> Mark:
+def _on_value(data: bytes, place: ValueSpan, index: int, pointer: str) -> MarkedBytes:
     """Mark a value, with its name if it is not declared; of an object or array only the opening bracket."""
     is_container = data[place.start : place.start + 1] in {b"{", b"["}
     start = place.key_start if pointer.endswith("/*") else place.start
-    return Mark(start, place.start + 1 if is_container else place.end, (index,))
+    return MarkedBytes(start, place.start + 1 if is_container else place.end, (index,))
 
 
-def _on_opening(place: ValueSpan, index: int, note: str) -> Mark:
-    return Mark(place.start, place.start + 1, (index,), note)
+def _on_opening(place: ValueSpan, index: int, note: str) -> MarkedBytes:
+    return MarkedBytes(place.start, place.start + 1, (index,), note)
 
 
-def _merged(marks: list[Mark]) -> tuple[Mark, ...]:
+def _merged(marks: list[MarkedBytes]) -> tuple[MarkedBytes, ...]:
     """Return the marks sorted, with marks of the same bytes merged into one."""
-    by_span: dict[tuple[int, int], list[Mark]] = {}
+    by_span: dict[tuple[int, int], list[MarkedBytes]] = {}
     for mark in marks:
         by_span.setdefault((mark.start, mark.end), []).append(mark)
     return tuple(
-        Mark(
+        MarkedBytes(
             start,
             end,
             tuple(dict.fromkeys(number for mark in same for number in mark.violations)),

@@ -9,20 +9,19 @@ from typing import Final
 from urllib.parse import urlencode
 
 from tidegate.contracts.document.terms import subject_of
-from tidegate.contracts.errors import Problem as Mistake
-from tidegate.contracts.errors import Unavailable
+from tidegate.contracts.errors import Problem, Unavailable
 from tidegate.gateway.access.principal import Principal, Role
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.http.desk.chart import Chart, Series, stacked
 from tidegate.gateway.http.desk.desk_route import Form
 from tidegate.gateway.http.desk.problems_views import ProblemsFilter
 from tidegate.gateway.http.desk.quarantine_views import RecordLine, record_lines
-from tidegate.gateway.http.desk.replay_views import ReplayRow, ShownRecords, replay_rows, shown_records
+from tidegate.gateway.http.desk.replay_views import ReplayLine, ShownRecords, replay_rows, shown_records
 from tidegate.gateway.http.models.quarantine import StateRequest
 from tidegate.gateway.http.problems import InvalidBody
 from tidegate.gateway.storage.problems import ProblemComment
 from tidegate.gateway.streams.problem_states import Mute, ProblemState
-from tidegate.gateway.streams.problems import MOST_COMMENT_CHARACTERS, Problem, ProblemQuery
+from tidegate.gateway.streams.problems import MOST_COMMENT_CHARACTERS, ProblemQuery, StreamProblem
 from tidegate.gateway.streams.quarantine_index.filters import QuarantineFilter
 from tidegate.gateway.streams.quarantine_index.reading import Dimension
 
@@ -64,7 +63,7 @@ class ProblemView:
     `open_records` are those that can be discarded; None if there are none, or the person may not discard them.
     """
 
-    problem: Problem
+    problem: StreamProblem
     wanted: ProblemsFilter
     chart: Chart
     origins: tuple[Origins, ...]
@@ -75,7 +74,7 @@ class ProblemView:
     records_address: str
     may_work: bool
     may_approve: bool
-    replays: tuple[ReplayRow, ...]
+    replays: tuple[ReplayLine, ...]
     closures: tuple[tuple[str, int], ...]
     open_records: ShownRecords | None
 
@@ -211,4 +210,4 @@ def _version_in(form: Form) -> str | None:
 
 
 def _wrong(name: str, what: str) -> InvalidBody:
-    return InvalidBody("the form cannot be used", (Mistake(name, what),))
+    return InvalidBody("the form cannot be used", (Problem(name, what),))

@@ -17,7 +17,7 @@ from tidegate.gateway.http.desk.parameters import Moment, Words
 from tidegate.gateway.http.desk.stream_states import SPARK_HEIGHT, SPARK_WIDTH
 from tidegate.gateway.http.desk.wording import machine
 from tidegate.gateway.streams.problem_states import ProblemState
-from tidegate.gateway.streams.problems import Problem, ProblemQuery
+from tidegate.gateway.streams.problems import ProblemQuery, StreamProblem
 from tidegate.gateway.streams.quarantine_index.reading import IndexStatus
 
 ROWS: Final = 50
@@ -65,7 +65,7 @@ class ProblemsFilter(BaseModel):
 class ProblemRow:
     """One problem in a list; `spark` is the SVG path of its sparkline."""
 
-    problem: Problem
+    problem: StreamProblem
     address: str
     spark: str
 
@@ -122,7 +122,7 @@ def problems_of_all(factory: Factory, principal: Principal, wanted: ProblemsFilt
 
 
 def _view(
-    stream: str | None, base: str, wanted: ProblemsFilter, problems: tuple[Problem, ...], total: int
+    stream: str | None, base: str, wanted: ProblemsFilter, problems: tuple[StreamProblem, ...], total: int
 ) -> ProblemsView:
     known = {name for name, _ in _CHOICES}
     return ProblemsView(
@@ -147,7 +147,7 @@ def _with(
     return replace(view, refused=refused, status=status, previous=previous, next=following)
 
 
-def problem_row(problem: Problem) -> ProblemRow:
+def problem_row(problem: StreamProblem) -> ProblemRow:
     """Return the row of a problem in a list."""
     return ProblemRow(
         problem,

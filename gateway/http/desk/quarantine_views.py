@@ -22,8 +22,7 @@ from tidegate.gateway.http.desk.desk_route import Fields, Form
 from tidegate.gateway.http.desk.parameters import Moment, Number, Words, empty_is_none
 from tidegate.gateway.http.desk.wording import machine
 from tidegate.gateway.http.problems import InvalidBody
-from tidegate.gateway.streams.problems import Problem as RefusalProblem
-from tidegate.gateway.streams.problems import ProblemQuery
+from tidegate.gateway.streams.problems import ProblemQuery, StreamProblem
 from tidegate.gateway.streams.quarantine import ROLE
 from tidegate.gateway.streams.quarantine_index.filters import QuarantineFilter
 from tidegate.gateway.streams.quarantine_index.reading import ArrivalPlace, IndexStatus
@@ -191,7 +190,7 @@ def _line(record: MaskedRecord, query: str, code: str | None) -> RecordLine:
     return RecordLine(record, address, first, others, record.refused_at or record.at)
 
 
-def _chips(stream: str, wanted: RecordsFilter, problem: RefusalProblem | None) -> tuple[Chip, ...]:
+def _chips(stream: str, wanted: RecordsFilter, problem: StreamProblem | None) -> tuple[Chip, ...]:
     chips = []
     parameters = wanted.parameters
     for name, value in parameters.items():
@@ -204,7 +203,7 @@ def _chips(stream: str, wanted: RecordsFilter, problem: RefusalProblem | None) -
 
 def _problem(
     factory: Factory, principal: Principal, stream: str, problem: str | None
-) -> RefusalProblem | None:
+) -> StreamProblem | None:
     try:
         return None if problem is None else factory.problems(principal).get(stream, problem, ProblemQuery())
     except NotFoundError:

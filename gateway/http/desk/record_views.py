@@ -16,10 +16,10 @@ from tidegate.contracts.stream.evidence import (
 )
 from tidegate.contracts.verdict import Severity, Violation
 from tidegate.gateway.http.desk.clauses import Clause, clause_of
-from tidegate.gateway.http.desk.layout import Line, Row, hex_rows, lay_out
+from tidegate.gateway.http.desk.layout import ByteRow, Line, hex_rows, lay_out
 from tidegate.gateway.http.desk.marking import Marking, mark_record
 from tidegate.gateway.http.desk.wording import visible_runs, visible_text
-from tidegate.gateway.streams.masking import Mask, decoded_json
+from tidegate.gateway.streams.masking import HiddenBytes, decoded_json
 from tidegate.gateway.streams.quarantine import Latest, QuarantinedRecord
 from tidegate.gateway.streams.quarantine_records import Viewer, own_headers
 
@@ -52,7 +52,7 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True)
-class Hidden:
+class HiddenPart:
     """A hidden part of a record. `name` is the classification of a field; None for other parts."""
 
     part: str
@@ -61,7 +61,7 @@ class Hidden:
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class ShownField:
     """A named value, shown as runs of (text, is_code), or hidden. `left_out_bytes` were cut off at its end."""
 
     name: str
@@ -85,15 +85,15 @@ class RecordView:
     reasons: tuple[Reason, ...]
     left_out: int
     size: int | None
-    key: Field
-    headers: tuple[Field, ...]
+    key: ShownField
+    headers: tuple[ShownField, ...]
     view: View
     is_decoded: bool
     lines: tuple[Line, ...]
-    hex_rows: tuple[Row, ...]
+    hex_rows: tuple[ByteRow, ...]
     is_hex_cut: bool
-    hidden: tuple[Hidden, ...]
-    revealed: tuple[Hidden, ...]
+    hidden: tuple[HiddenPart, ...]
+    revealed: tuple[HiddenPart, ...]
     may_reveal: bool
 
     @property
@@ -182,9 +182,9 @@ _LABELS = {
 }
 
 
-def _hidden(part: str, visibility: Visibility) -> Hidden:
+def _hidden(part: str, visibility: Visibility) -> HiddenPart:
     fields = visibility.classes.by_pointer if visibility.classes is not None else {}
-    return Hidden(part, _LABELS.get(part, part), fields.get(part))
+    return HiddenPart(part, _LABELS.get(part, part), fields.get(part))
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +207,7 @@ def _shown(record: QuarantinedRecord, violations: Sequence[Violation], viewer: V
     # The position of a field in Avro's bytes is unknown, so the marks are in the decoded value. If the contract
     # classifies fields, the bytes stay hidden for the same reason.
     is_hidden = bool(raw) and not visibility.shows(BODY)
-    hidden = (Mask(0, len(raw), "the contract classifies fields"),) if is_hidden else ()
+    hidden = (HiddenBytes(0, len(raw), "the contract classifies fields"),) if is_hidden else ()
     parts = frozenset({BODY}) if is_hidden else frozenset()
     raw_marking = Marking((), hidden, parts)
     text = decoded_json(raw, contract, viewer.plan, schema_header(record.headers))
@@ -222,13 +222,15 @@ def _lines(shown: _Shown) -> list[Line]:
     return lay_out(shown.text, shown.marking.marks, shown.marking.masks)
 
 
-def _field(name: str, value: bytes | None, longest: int, *, may_show: bool) -> Field:
+def _field(name: str, value: bytes | None, longest: int, *, may_show: bool) -> ShownField:
     title = visible_text(name.encode("utf-8", "surrogateescape")[:longest])
     if value is None:
-        return Field(title, (("null", True),))
+        return ShownField(title, (("null", True),))
     if not may_show:
-        return Field(title, (), is_hidden=True)
-    return Field(title, tuple(visible_runs(value[:longest])), left_out_bytes=max(0, len(value) - longest))
+        return ShownField(title, (), is_hidden=True)
+    return ShownField(
+        title, tuple(visible_runs(value[:longest])), left_out_bytes=max(0, len(value) - longest)
+    )
 
 
 def _record_row(record: QuarantinedRecord, rule: str | None, find: FindViewer) -> RecordRow:

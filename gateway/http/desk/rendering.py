@@ -17,7 +17,7 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from tidegate.gateway.http.desk import wording
-from tidegate.gateway.http.desk.layout import Mark, Piece
+from tidegate.gateway.http.desk.layout import MarkedBytes, Piece
 from tidegate.gateway.http.desk.visitor import Visitor
 
 _PAGE_HEADERS = {
@@ -88,6 +88,6 @@ def _templates() -> Environment:
     return environment
 
 
-def _groupby_mark(pieces: Iterable[Piece]) -> list[tuple[Mark | None, list[Piece]]]:
+def _groupby_mark(pieces: Iterable[Piece]) -> list[tuple[MarkedBytes | None, list[Piece]]]:
     """Group adjacent pieces by their mark, so that a mark is one element on the page."""
     return [(mark, list(group)) for mark, group in groupby(pieces, key=lambda piece: piece.mark)]

@@ -9,8 +9,7 @@ from typing import Final, Self
 from uuid import UUID
 
 from tidegate.contracts.document.terms import subject_of
-from tidegate.contracts.errors import ConflictError, ContractError
-from tidegate.contracts.errors import Problem as Mistake
+from tidegate.contracts.errors import ConflictError, ContractError, Problem
 from tidegate.contracts.fix.load import parse_fix
 from tidegate.contracts.fix.model import Fix
 from tidegate.contracts.stream.positions import Positions
@@ -26,7 +25,7 @@ from tidegate.gateway.factory import Factory
 from tidegate.gateway.http.desk.desk_route import Form
 from tidegate.gateway.http.desk.wording import grouped
 from tidegate.gateway.http.problems import InvalidBody
-from tidegate.gateway.streams.problems import Problem, ProblemQuery
+from tidegate.gateway.streams.problems import ProblemQuery, StreamProblem
 from tidegate.gateway.streams.replay_previews import ProblemPreview, ProblemSelection
 
 LONGEST_FIX: Final = 32 * 1024
@@ -73,7 +72,7 @@ class ReplayView:
     `preview` is None until it is requested, and if the fix has mistakes.
     """
 
-    problem: Problem
+    problem: StreamProblem
     fix: str
     action: ReplayAction
     accept_batches: bool
@@ -85,7 +84,7 @@ class ReplayView:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplayRow:
+class ReplayLine:
     """A replay or discard of the problem; `noun` names its kind, `progress` is its progress in words."""
 
     replay: StreamReplay
@@ -191,13 +190,13 @@ def approve_or_cancel(
 
 
 def replay_rows(
-    factory: Factory, principal: Principal, problem: Problem, subject: str
-) -> tuple[ReplayRow, ...]:
+    factory: Factory, principal: Principal, problem: StreamProblem, subject: str
+) -> tuple[ReplayLine, ...]:
     """Return the replays and discards that include records of a problem, newest first."""
     may_act = principal.may(Role.APPROVER, subject)
     members = {problem.id, *problem.members}
     return tuple(
-        ReplayRow(
+        ReplayLine(
             each,
             _NOUNS[each.action],
             _progress(each),
@@ -279,7 +278,7 @@ _OPEN_QUESTIONS: Final = (
 )
 
 
-def _example(problem: Problem) -> str:
+def _example(problem: StreamProblem) -> str:
     field = json.dumps(problem.key.field or "/field")
     return (
         "fix: my-fix\n"
@@ -327,4 +326,4 @@ def _require_same(selection: ProblemSelection, form: Form) -> None:
 
 
 def _wrong(name: str, what: str) -> InvalidBody:
-    return InvalidBody("the form cannot be used", (Mistake(name, what),))
+    return InvalidBody("the form cannot be used", (Problem(name, what),))

@@ -10,9 +10,9 @@ from typing import Self
 from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.stream.adoption import KeptAdoption
 from tidegate.contracts.stream.reconciliation import (
-    Answer,
     Findings,
     NamedRecords,
+    ReconciliationAnswer,
     ReconciliationRequest,
     StreamReconciliation,
 )
@@ -38,7 +38,7 @@ _OUTCOMES = {
 
 
 @dataclass(frozen=True, slots=True)
-class ExpectationRow:
+class ExpectationCountLine:
     """One expectation in the time range of the page.
 
     `style` (a CSS class), `label` and `observed` are of the newest batch; `observed` is None if no figure is stored.
@@ -58,16 +58,16 @@ class ExpectationRow:
     last_seen: datetime
 
 
-def expectation_rows(history: Iterable[ExpectationHistory]) -> tuple[ExpectationRow, ...]:
+def expectation_rows(history: Iterable[ExpectationHistory]) -> tuple[ExpectationCountLine, ...]:
     """Return a row for each expectation; those that need attention are first."""
     rows = [_expectation_row(each) for each in history]
     return tuple(sorted(rows, key=lambda row: (not row.disagreements, not row.unmet, row.expectation)))
 
 
-def _expectation_row(history: ExpectationHistory) -> ExpectationRow:
+def _expectation_row(history: ExpectationHistory) -> ExpectationCountLine:
     result = history.last.result
     style, label = _OUTCOMES[result.outcome]
-    return ExpectationRow(
+    return ExpectationCountLine(
         expectation=history.expectation,
         about=about_expectation(result),
         style=style,
@@ -124,7 +124,11 @@ _FAULTS = {
     "not_in_quarantine_table": "Quarantined, but not in the quarantine table",
     "twice_in_quarantine_table": "Twice in the quarantine table",
 }
-_STATES = {Answer.HOLDS: "clear", Answer.UNPROVEN: "silent", Answer.LOST: "stopped"}
+_STATES = {
+    ReconciliationAnswer.HOLDS: "clear",
+    ReconciliationAnswer.UNPROVEN: "silent",
+    ReconciliationAnswer.LOST: "stopped",
+}
 MOST_PLACES = 20
 MOST_EARLIER = 8
 
@@ -222,9 +226,9 @@ def _outcome(one: StreamReconciliation) -> ReconciliationOutcome | None:
 
 
 def _sentence(found: Findings) -> str:
-    if found.answer is Answer.HOLDS:
+    if found.answer is ReconciliationAnswer.HOLDS:
         return found.verdict.capitalize()
-    if found.answer is Answer.UNPROVEN:
+    if found.answer is ReconciliationAnswer.UNPROVEN:
         return "It cannot be proven that every offset has one fate"
     faults = []
     if found.lost:
@@ -250,7 +254,7 @@ class StreamPage:
     """The whole page of a stream."""
 
     view: StreamView
-    expectations: tuple[ExpectationRow, ...]
+    expectations: tuple[ExpectationCountLine, ...]
     shadow: ShadowView | None
     reconciliation: ReconciliationView | None
     adoptions: tuple[KeptAdoption, ...]

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from tidegate.gateway.http.desk.chart import sparkline
-from tidegate.gateway.streams.status import StreamState, status_of
+from tidegate.gateway.streams.status import StreamHealth, status_of
 from tidegate.gateway.streams.summaries import StreamSummary
 from tidegate.gateway.streams.usual import RefusedShare, refused_share
 
@@ -25,7 +25,7 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamRow:
+class StreamLine:
     """One stream in the list. `spark` is the SVG path of its sparkline.
 
     `refused_day` is the number of records refused in the time of the sparkline.
@@ -38,11 +38,11 @@ class StreamRow:
     refused_day: int
 
 
-def stream_row(summary: StreamSummary, now: datetime) -> StreamRow:
+def stream_row(summary: StreamSummary, now: datetime) -> StreamLine:
     """Return a stream with its state at the time `now`."""
     buckets = summary.sparkline
     share = refused_share(buckets)
-    return StreamRow(
+    return StreamLine(
         summary=summary,
         state=_state(summary, share, now),
         share=share,
@@ -63,15 +63,15 @@ def _state(summary: StreamSummary, share: RefusedShare, now: datetime) -> State:
         if share.is_known:
             return State("usual", "As usual", "records are refused, at the usual share")
         return State("usual", "Refusing", "records are refused; too few came before to know what is usual")
-    if status.state is StreamState.RUNNING:
+    if status.state is StreamHealth.RUNNING:
         return State("clear", "All clear", "nothing was refused in the last 30 minutes")
     return State("quiet", status.state.capitalize(), status.detail)
 
 
 _TROUBLES: Final = {
-    StreamState.PAUSED: ("paused", "Paused"),
-    StreamState.STOPPED: ("stopped", "Stopped"),
-    StreamState.SILENT: ("silent", "Silent"),
-    StreamState.STUCK: ("silent", "Stuck"),
+    StreamHealth.PAUSED: ("paused", "Paused"),
+    StreamHealth.STOPPED: ("stopped", "Stopped"),
+    StreamHealth.SILENT: ("silent", "Silent"),
+    StreamHealth.STUCK: ("silent", "Stuck"),
 }
 """The CSS class and label of the states in which a stream does not run. They take precedence over refused records."""

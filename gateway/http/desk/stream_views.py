@@ -14,10 +14,10 @@ from pydantic import BaseModel, Field
 from tidegate.contracts.stream.report import BatchReport
 from tidegate.contracts.verdict import Severity, Stage
 from tidegate.gateway.factory import Factory
-from tidegate.gateway.http.desk.chart import Chart, Mark, Series, coloured, placed, stacked
+from tidegate.gateway.http.desk.chart import Chart, ChartEvent, Series, coloured, placed, stacked
 from tidegate.gateway.http.desk.contract_views import published_contract, rule_words
 from tidegate.gateway.http.desk.parameters import Moment, Words
-from tidegate.gateway.http.desk.stream_states import StreamRow, stream_row
+from tidegate.gateway.http.desk.stream_states import StreamLine, stream_row
 from tidegate.gateway.http.desk.wording import keyword_words, length_of, machine
 from tidegate.gateway.streams.marks import Happened, Happening
 from tidegate.gateway.streams.reports import RefusalBucket
@@ -126,7 +126,7 @@ MOST_BATCHES = 12
 
 
 @dataclass(frozen=True, slots=True)
-class RuleRow:
+class RuleCountLine:
     """One rule or keyword in a span. `slot` is its colour in the chart; None if it is not in the chart.
 
     `words` is its requirement; None if unknown. `share` is of the records in the span, from 0 to 1.
@@ -145,7 +145,7 @@ class RuleRow:
 
 
 @dataclass(frozen=True, slots=True)
-class BatchRow:
+class BatchLine:
     """One batch; `leading` is the code that refused most of its records, None if none was refused."""
 
     report: BatchReport
@@ -208,15 +208,15 @@ class Tiles:
 class StreamView:
     """The page of a stream, without its latest records, which are read from the broker."""
 
-    row: StreamRow
+    row: StreamLine
     wanted: StreamFilter
     span: Span
     ranges: tuple[Link, ...]
     measures: tuple[Link, ...]
     rule: str | None
     chart: Chart
-    rules: tuple[RuleRow, ...]
-    batches: tuple[BatchRow, ...]
+    rules: tuple[RuleCountLine, ...]
+    batches: tuple[BatchLine, ...]
     tiles: Tiles
     latest_address: str
     without_rule: str
@@ -302,7 +302,7 @@ def _span(
     return Span(named.since(now), named.bucket, named.buckets, named.name)
 
 
-def _marks(factory: Factory, stream: str, span: Span) -> tuple[Mark, ...]:
+def _marks(factory: Factory, stream: str, span: Span) -> tuple[ChartEvent, ...]:
     happened = factory.stream_history().between(stream, span.since, span.until)
     return placed([_in_words(each) for each in happened], span.since, span.until)
 
@@ -317,7 +317,7 @@ def _in_words(happened: Happened) -> tuple[datetime, datetime | None, str, str]:
     return happened.at, until, happened.kind.value, words[happened.kind]
 
 
-def _tiles(rules: Sequence[RuleRow], volumes: Sequence[SparkBucket], rule: str | None) -> Tiles:
+def _tiles(rules: Sequence[RuleCountLine], volumes: Sequence[SparkBucket], rule: str | None) -> Tiles:
     records = sum(volume.records for volume in volumes)
     errors = [row for row in rules if row.severity is Severity.ERROR and rule in {None, row.code}]
     of_all = sum(volume.refused for volume in volumes)
@@ -341,7 +341,7 @@ def _series(buckets: Sequence[RefusalBucket]) -> tuple[Series, ...]:
 
 def _rule_rows(
     buckets: Sequence[RefusalBucket], severity: Severity, batches: Iterable[BatchReport], frame: _Frame
-) -> list[RuleRow]:
+) -> list[RuleCountLine]:
     totals: dict[tuple[Stage, str], int] = {}
     seen: dict[tuple[Stage, str], datetime] = {}
     for bucket in buckets:
@@ -353,7 +353,7 @@ def _rule_rows(
             if count.severity is severity and (count.stage, count.code) in totals:
                 seen[count.stage, count.code] = batch.committed_at
     return [
-        RuleRow(
+        RuleCountLine(
             stage=key[0],
             code=key[1],
             severity=severity,
@@ -369,15 +369,15 @@ def _rule_rows(
     ]
 
 
-def _batch_rows(batches: Iterable[BatchReport], rule: str | None) -> tuple[BatchRow, ...]:
+def _batch_rows(batches: Iterable[BatchReport], rule: str | None) -> tuple[BatchLine, ...]:
     wanted = (batch for batch in batches if rule is None or any(count.code == rule for count in batch.rules))
     return tuple(_batch_row(batch) for batch, _ in zip(wanted, range(MOST_BATCHES), strict=False))
 
 
-def _batch_row(batch: BatchReport) -> BatchRow:
+def _batch_row(batch: BatchReport) -> BatchLine:
     refused = batch.quarantined + batch.dropped
     errors = [count for count in batch.rules if count.severity is Severity.ERROR]
-    return BatchRow(
+    return BatchLine(
         report=batch,
         refused=refused,
         share=_share(refused, batch.records),

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from tidegate.gateway.access.principal import Principal
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.http.desk.parameters import Words
-from tidegate.gateway.http.desk.stream_states import StreamRow, stream_row
+from tidegate.gateway.http.desk.stream_states import StreamLine, stream_row
 from tidegate.gateway.storage.sql import VersionFilter
 
 _ORDER: Final = ("stopped", "silent", "raised", "paused", "usual", "clear", "quiet")
@@ -34,7 +34,7 @@ class StreamsFilter(BaseModel):
 class OwnedStream:
     """One stream with the owner and domain of its contract; "" if the contract has none."""
 
-    row: StreamRow
+    row: StreamLine
     owner: str
     domain: str
 

@@ -45,7 +45,7 @@ class Trend:
 
 
 @dataclass(frozen=True, slots=True)
-class AuditRow:
+class TableAuditLine:
     """One audit in a list. `trend` is None if the table has no rows."""
 
     summary: AuditSummary
@@ -102,11 +102,11 @@ class TableAuditView:
     rules: tuple[RuleLine, ...]
     more_rules: int
     expectations: tuple[ExpectationLine, ...]
-    audits: tuple[AuditRow, ...]
+    audits: tuple[TableAuditLine, ...]
     contract_address: str
 
 
-def audited_tables(factory: Factory, contract_id: str) -> tuple[AuditRow, ...]:
+def audited_tables(factory: Factory, contract_id: str) -> tuple[TableAuditLine, ...]:
     """Return the last audit of each table, newest first. Raises NotFoundError."""
     tables = factory.table_audits().tables(contract_id)[:MOST_TABLES]
     return tuple(_row(contract_id, each, each.last) for each in tables)
@@ -140,9 +140,9 @@ def _contract_address(audit: TableAudit) -> str:
     return f"/desk/contracts/{audit.contract_id}?{urlencode({'version': audit.contract_version})}"
 
 
-def _row(contract_id: str, table: AuditedTable, summary: AuditSummary) -> AuditRow:
+def _row(contract_id: str, table: AuditedTable, summary: AuditSummary) -> TableAuditLine:
     address = f"/desk/contracts/{contract_id}/table-audits/{summary.id}"
-    return AuditRow(summary, address, _trend(summary, table.before(summary.id)))
+    return TableAuditLine(summary, address, _trend(summary, table.before(summary.id)))
 
 
 def _trend(summary: AuditSummary, before: AuditSummary | None) -> Trend | None:

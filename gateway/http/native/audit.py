@@ -11,11 +11,11 @@ from pydantic import BaseModel, Field
 from tidegate.gateway.http.dependencies import FactoryDep
 from tidegate.gateway.http.models.examples import example
 from tidegate.gateway.http.problems import responses
-from tidegate.gateway.storage.audit_chain import NO_ENTRY, Change, chained, document
+from tidegate.gateway.storage.audit_chain import NO_ENTRY, AuditedAction, chained, document
 
 router = APIRouter(prefix="/api/v1", tags=["audit"])
 
-_PUBLISHED = Change(
+_PUBLISHED = AuditedAction(
     datetime(2026, 7, 1, 12, tzinfo=UTC),
     "key:3f9c2a71b0de",
     "contract.published",

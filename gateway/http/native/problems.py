@@ -7,7 +7,7 @@ from typing import Annotated
 import structlog
 from fastapi import APIRouter, Depends, Path, Query
 
-from tidegate.contracts.errors import Problem as Mistake
+from tidegate.contracts.errors import Problem
 from tidegate.contracts.stream.bounds import Instant
 from tidegate.gateway.http.dependencies import FactoryDep, body_of, posted
 from tidegate.gateway.http.gate import PrincipalDep
@@ -25,7 +25,7 @@ from tidegate.gateway.http.native.quarantine import group_info
 from tidegate.gateway.http.native.streams import StreamName
 from tidegate.gateway.http.problems import InvalidBody, responses
 from tidegate.gateway.streams.problem_states import Mute, ProblemState
-from tidegate.gateway.streams.problems import Problem, ProblemQuery
+from tidegate.gateway.streams.problems import ProblemQuery, StreamProblem
 from tidegate.gateway.streams.quarantine_index.filters import QuarantineFilter
 from tidegate.gateway.streams.quarantine_index.reading import Dimension
 
@@ -51,7 +51,7 @@ class ProblemSpan:
         buckets: Annotated[int, Query(ge=1, le=1000, description="Number of counts of a trend.")] = 48,
     ) -> None:
         if since is not None and until is not None and since >= until:
-            raise InvalidBody("the range is empty", (Mistake("since", "must be earlier than until"),))
+            raise InvalidBody("the range is empty", (Problem("since", "must be earlier than until"),))
         self.since, self.until, self.buckets = since, until, buckets
 
     def query(self, **more: object) -> ProblemQuery:
@@ -202,7 +202,7 @@ def comment_on_problem(
     return CommentInfo(at=comment.at, by=comment.by, text=comment.text)
 
 
-def problem_info(problem: Problem) -> ProblemInfo:
+def problem_info(problem: StreamProblem) -> ProblemInfo:
     """Convert a problem to its response model."""
     key, decision = problem.key, problem.decision
     same = (

@@ -32,7 +32,7 @@ from tidegate.gateway.http.models.quarantine import (
 from tidegate.gateway.http.native.streams import StreamName
 from tidegate.gateway.http.problems import InvalidBody, responses
 from tidegate.gateway.streams.quarantine_index.filters import QuarantineFilter
-from tidegate.gateway.streams.quarantine_index.reading import ArrivalPlace, Dimension, Group, IndexStatus
+from tidegate.gateway.streams.quarantine_index.reading import ArrivalPlace, Dimension, IndexStatus, ValueCount
 from tidegate.gateway.streams.quarantine_records import MOST_SINGLE_BYTES, MaskedRecord
 
 _log = structlog.get_logger()
@@ -271,7 +271,7 @@ def _status(status: IndexStatus) -> QuarantineInfo:
     return QuarantineInfo(**values, partitions=partitions)
 
 
-def group_info(group: Group, records: int) -> GroupInfo:
+def group_info(group: ValueCount, records: int) -> GroupInfo:
     """Convert a group to its response model, with its share of `records`."""
     share = group.records / records if records else 0.0
     return GroupInfo(

@@ -50,7 +50,7 @@ class WeakerContract(IncompatibleSchema):
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class RefusalKind:
     """A factory of refusals of one kind: status, error code, and a message whose `{}` are filled in order."""
 
     status: int
@@ -62,49 +62,51 @@ class Refusal:
         return Refused(self.status, self.error_code, self.message.format(*values))
 
 
-subject_not_found = Refusal(404, 40401, "Subject '{}' not found.")
-version_not_found = Refusal(404, 40402, "Version {} not found.")
-subject_soft_deleted = Refusal(404, 40404, f"Subject '{{}}' was soft deleted.{_FOR_GOOD}")
-subject_not_soft_deleted = Refusal(
+subject_not_found = RefusalKind(404, 40401, "Subject '{}' not found.")
+version_not_found = RefusalKind(404, 40402, "Version {} not found.")
+subject_soft_deleted = RefusalKind(404, 40404, f"Subject '{{}}' was soft deleted.{_FOR_GOOD}")
+subject_not_soft_deleted = RefusalKind(
     404, 40405, "Subject '{}' was not deleted first before being permanently deleted"
 )
-version_soft_deleted = Refusal(404, 40406, f"Subject '{{}}' Version {{}} was soft deleted.{_FOR_GOOD}")
-version_not_soft_deleted = Refusal(
+version_soft_deleted = RefusalKind(404, 40406, f"Subject '{{}}' Version {{}} was soft deleted.{_FOR_GOOD}")
+version_not_soft_deleted = RefusalKind(
     404, 40407, "Subject '{}' Version {} was not deleted first before being permanently deleted"
 )
-no_subject_level = Refusal(404, 40408, "Subject '{}' does not have subject-level compatibility configured")
-no_subject_mode = Refusal(404, 40409, "Subject '{}' does not have subject-level mode configured")
-no_association = Refusal(404, 40410, "Association for '{}' not found.")
-resource_associated = Refusal(409, 40903, "An association of type '{}' already exists for resource '{}'")
-subject_associated = Refusal(409, 40904, "An association already exists for subject '{}'")
-subject_owned = Refusal(409, 40905, "A strong association already exists for subject '{}'")
-no_active_version = Refusal(409, 40907, "No active (non-deleted) version exists for subject '{}'")
-frozen = Refusal(409, 40908, "The association of type  '{}' is frozen for subject '{}'")
-invalid_schema = Refusal(422, 42201, "Invalid schema: {}")
-no_such_reference = Refusal(
+no_subject_level = RefusalKind(
+    404, 40408, "Subject '{}' does not have subject-level compatibility configured"
+)
+no_subject_mode = RefusalKind(404, 40409, "Subject '{}' does not have subject-level mode configured")
+no_association = RefusalKind(404, 40410, "Association for '{}' not found.")
+resource_associated = RefusalKind(409, 40903, "An association of type '{}' already exists for resource '{}'")
+subject_associated = RefusalKind(409, 40904, "An association already exists for subject '{}'")
+subject_owned = RefusalKind(409, 40905, "A strong association already exists for subject '{}'")
+no_active_version = RefusalKind(409, 40907, "No active (non-deleted) version exists for subject '{}'")
+frozen = RefusalKind(409, 40908, "The association of type  '{}' is frozen for subject '{}'")
+invalid_schema = RefusalKind(422, 42201, "Invalid schema: {}")
+no_such_reference = RefusalKind(
     422,
     42201,
     "Invalid schema: the reference '{0}' leads to version {2} of the subject '{1}', which does not exist; register it first",
 )
-invalid_version = Refusal(
+invalid_version = RefusalKind(
     422,
     42202,
     "The specified version '{}' is not a valid version id. Allowed values are between [1, 2^31-1] and the string "
     '"latest"',
 )
-invalid_level = Refusal(422, 42203, f"Invalid compatibility level. Valid values are {LEVELS}")
-invalid_mode = Refusal(422, 42204, f"Invalid mode. Valid values are {MODES}.")
-not_permitted = Refusal(422, 42205, "{}")
-read_only = Refusal(422, 42205, "Subject {} is in read-only mode")
-no_import = Refusal(422, 42205, "Subject {} is not in import mode")
-not_read_write = Refusal(422, 42205, "Subject {} is not in read-write mode")
-id_taken = Refusal(422, 42205, "Overwrite new schema with id {} is not permitted.")
-id_mismatch = Refusal(422, 42207, "Schema already registered with id {} instead of input id {}")
-invalid_subject = Refusal(422, 42208, "The specified subject '{}' is not a valid. Reason: {}")
-too_large = Refusal(422, 42209, "{}")
-invalid_rule_set = Refusal(422, 42210, "Invalid rule set: {}")
-context_not_empty = Refusal(422, 42211, "The specified context '{}' is not empty.")
-invalid_association = Refusal(
+invalid_level = RefusalKind(422, 42203, f"Invalid compatibility level. Valid values are {LEVELS}")
+invalid_mode = RefusalKind(422, 42204, f"Invalid mode. Valid values are {MODES}.")
+not_permitted = RefusalKind(422, 42205, "{}")
+read_only = RefusalKind(422, 42205, "Subject {} is in read-only mode")
+no_import = RefusalKind(422, 42205, "Subject {} is not in import mode")
+not_read_write = RefusalKind(422, 42205, "Subject {} is not in read-write mode")
+id_taken = RefusalKind(422, 42205, "Overwrite new schema with id {} is not permitted.")
+id_mismatch = RefusalKind(422, 42207, "Schema already registered with id {} instead of input id {}")
+invalid_subject = RefusalKind(422, 42208, "The specified subject '{}' is not a valid. Reason: {}")
+too_large = RefusalKind(422, 42209, "{}")
+invalid_rule_set = RefusalKind(422, 42210, "Invalid rule set: {}")
+context_not_empty = RefusalKind(422, 42211, "The specified context '{}' is not empty.")
+invalid_association = RefusalKind(
     422, 42212, "The association specified an invalid value for property: '{}', reason: {}"
 )
 

@@ -152,7 +152,7 @@ Path = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class SchemaField:
     """A field: its place in a record, and what clients pass to a rule about it.
 
     `types` are the names of the primitive types that it may have besides null. `element_types` are those of the
@@ -180,17 +180,17 @@ class Field:
 
 
 @dataclass(slots=True)
-class Fields:
+class FieldsOfSchema:
     """The fields of a schema, the rules that it carries for the whole record, and left-out places with reasons."""
 
-    found: list[Field] = field(default_factory=list)
+    found: list[SchemaField] = field(default_factory=list)
     of_record: list[tuple[Path, Any]] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
 
 
-def fields_of(schema_type: str, definition: Any) -> Fields:
+def fields_of(schema_type: str, definition: Any) -> FieldsOfSchema:
     """Return the fields of a self-contained schema."""
-    fields = Fields()
+    fields = FieldsOfSchema()
     if schema_type == AVRO:
         _Avro(fields).walk(definition, (), "", 0)
     else:
@@ -204,7 +204,7 @@ def _listed(part: Any, key: str) -> tuple[Any, ...]:
 
 
 class _Json:
-    def __init__(self, fields: Fields, root: Any) -> None:
+    def __init__(self, fields: FieldsOfSchema, root: Any) -> None:
         self._fields = fields
         self._root = root
 
@@ -239,7 +239,7 @@ class _Json:
         known = [types] if isinstance(types, str) else types
         primitive = [] if "enum" in inner or "const" in inner else [_JSON_TYPES.get(each) for each in known]
         self._fields.found.append(
-            Field(
+            SchemaField(
                 path,
                 name,
                 tuple(each for each in primitive if each is not None),
@@ -266,7 +266,7 @@ class _Json:
 
 
 class _Avro:
-    def __init__(self, fields: Fields) -> None:
+    def __init__(self, fields: FieldsOfSchema) -> None:
         self._fields = fields
         self._named: dict[str, Any] = {}
 
@@ -302,7 +302,7 @@ class _Avro:
         names = [branch.get("type") if isinstance(branch, dict) else branch for branch in branches]
         types = tuple(_AVRO_TYPES[name] for name in names if isinstance(name, str) and name in _AVRO_TYPES)
         self._fields.found.append(
-            Field(
+            SchemaField(
                 path,
                 f"{record}.{member['name']}",
                 types,

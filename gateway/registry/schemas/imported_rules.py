@@ -26,7 +26,7 @@ from tidegate.contracts.rules.cel import ExpressionResult, outcome_of
 from tidegate.contracts.verdict import Severity
 from tidegate.contracts.words import seen
 from tidegate.gateway.registry.schemas.entities import AVRO, JSON, Metadata, Rule, RuleSet
-from tidegate.gateway.registry.schemas.fields import Field, Fields, fields_of, with_inline_tags
+from tidegate.gateway.registry.schemas.fields import FieldsOfSchema, SchemaField, fields_of, with_inline_tags
 from tidegate.gateway.registry.schemas.parsing import ParsedSchema
 from tidegate.gateway.registry.schemas.rule_expressions import (
     assertion,
@@ -149,7 +149,7 @@ def carried_rules(contract: DataContract) -> ImportedRules:
 class _Importing:
     """The state of a conversion: the rules so far, the reasons for left-out ones, and the work done."""
 
-    fields: Fields
+    fields: FieldsOfSchema
     taken: dict[str, Cel] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
@@ -250,7 +250,7 @@ class _Importing:
         if not is_about_any:
             self.left_out.append(f"{rule.name} is about no field of the schema")
 
-    def _of_field(self, rule: Rule, each: Field, type_name: str) -> None:
+    def _of_field(self, rule: Rule, each: SchemaField, type_name: str) -> None:
         expression = condition(rule.expr or "", _names(each, type_name), is_of_field=True)
         if len(each.types) > 1:  # a value has one of the types
             expression = f"type(value) != {_CEL_TYPES[type_name]} || ({expression})"
@@ -294,7 +294,7 @@ class _Importing:
             strict=bool(path),
         )
 
-    def _asks(self, rule: Rule, each: Field, types: Iterable[str]) -> bool:
+    def _asks(self, rule: Rule, each: SchemaField, types: Iterable[str]) -> bool:
         """Return whether a rule about fields may apply to a field of one of these types."""
         if rule.tags and not each.tags & set(rule.tags):
             self.work += 1
@@ -368,7 +368,7 @@ def _kind(rule: Rule) -> str:
     return f"a {rule.kind} of type {rule.type}"
 
 
-def _names(each: Field, type_name: str) -> Mapping[str, str]:
+def _names(each: SchemaField, type_name: str) -> Mapping[str, str]:
     """Return the values that a client passes to a rule about a field, as literals."""
     tags = ", ".join(quoted(tag) for tag in sorted(each.tags))
     return {
@@ -380,7 +380,7 @@ def _names(each: Field, type_name: str) -> Mapping[str, str]:
     }
 
 
-def _is_applicable(rule: Rule, each: Field, types: Iterable[str]) -> bool:
+def _is_applicable(rule: Rule, each: SchemaField, types: Iterable[str]) -> bool:
     """Return whether the guard of a rule about fields may be true for a value of one of some types ("": any)."""
     known = {"fullName", "name", "tags"}
     return any(
@@ -396,7 +396,7 @@ def _is_applicable(rule: Rule, each: Field, types: Iterable[str]) -> bool:
     )
 
 
-def _reads_of_field(rule: Rule, each: Field) -> Iterator[str]:
+def _reads_of_field(rule: Rule, each: SchemaField) -> Iterator[str]:
     """Yield the places that a rule about a field reads: the field, and members of the object that contains it."""
     yield each.pointer
     holder = join(each.path[:-1])

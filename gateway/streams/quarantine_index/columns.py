@@ -30,7 +30,7 @@ Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Positions:
+class IndexColumns:
     """Columns of the same length about some indexed records of one partition, ascending by `offsets`.
 
     `minutes` are times of arrival; `source_partitions` and `source_offsets` are positions in the source topic; `keys`

@@ -17,8 +17,8 @@ from tidegate.gateway.storage.sql import Stores
 from tidegate.gateway.streams.quarantine_index.columns import (
     CHUNK_BITS,
     PAGE_BITS,
+    IndexColumns,
     Integers,
-    Positions,
     as_array,
     unpack_bitmap,
 )
@@ -199,10 +199,10 @@ class StreamIndex:
         places = np.searchsorted(found.offsets, offsets)
         return found.source_partitions[places], found.source_offsets[places]
 
-    def _positions(self, partition: int, offsets: Integers) -> Positions:
+    def _positions(self, partition: int, offsets: Integers) -> IndexColumns:
         numbers = np.unique(offsets >> PAGE_BITS).tolist()
         pages = self.stores.quarantine.pages(self.stream, partition, numbers)
-        return Positions.joined([Positions.unpack(page) for page in pages])
+        return IndexColumns.joined([IndexColumns.unpack(page) for page in pages])
 
     def chunk_spans(self) -> Mapping[Chunk, tuple[int, int]]:
         """Return the first and the last minute of arrival in each chunk."""

@@ -35,8 +35,8 @@ from tidegate.gateway.streams.quarantine_index.partitions import (
 from tidegate.gateway.streams.quarantine_index.refusals import (
     UNKNOWN_CONTRACT,
     ContractHints,
+    RawRefusal,
     RefusalReader,
-    RefusedRecord,
 )
 
 _log = structlog.get_logger()
@@ -189,7 +189,7 @@ class QuarantineIngestion:
         if step is None:
             step = PartitionCommit(assigned.partition, RefusalBatch(), assigned.partition.next_offset)
         headers = headers_of(message)
-        record = RefusedRecord(
+        record = RawRefusal(
             partition, offset, message.timestamp()[1], message.key(), message.value(), headers
         )
         if (read := assigned.reader.read(record)) is not None:

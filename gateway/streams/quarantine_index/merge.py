@@ -16,13 +16,13 @@ from pyroaring import BitMap
 
 from tidegate.gateway.storage.quarantine_index import Facet, StoredBitmap
 from tidegate.gateway.storage.sql import Stores
-from tidegate.gateway.streams.problem_states import Decision, ProblemState
+from tidegate.gateway.streams.problem_states import ProblemDecision, ProblemState
 from tidegate.gateway.streams.quarantine_index.columns import (
     CHUNK_BITS,
     DAY_MINUTES,
     PAGE_BITS,
+    IndexColumns,
     Integers,
-    Positions,
     as_array,
     day_minutes,
     pack_bitmap,
@@ -43,7 +43,7 @@ from tidegate.gateway.streams.quarantine_index.similarity import joined_problems
 
 @dataclass(slots=True)
 class RefusalBatch:
-    """Refused records of one partition, in order of offset: rows for `Positions.of`, and offsets by facet."""
+    """Refused records of one partition, in order of offset: rows for `IndexColumns.of`, and offsets by facet."""
 
     rows: list[tuple[int, int, int, int, int]] = field(default_factory=list)
     facets: dict[bytes, Facet] = field(default_factory=dict)
@@ -63,11 +63,11 @@ def add_batch(stores: Stores, stream: str, partition: int, batch: RefusalBatch) 
     """Add refused records of one partition; their offsets must be above all that are indexed."""
     if not batch.rows:
         return
-    add_columns(stores, stream, partition, Positions.of(batch.rows), _within_bounds(stores, stream, batch))
+    add_columns(stores, stream, partition, IndexColumns.of(batch.rows), _within_bounds(stores, stream, batch))
 
 
 def add_columns(
-    stores: Stores, stream: str, partition: int, positions: Positions, offsets: Mapping[bytes, Integers]
+    stores: Stores, stream: str, partition: int, positions: IndexColumns, offsets: Mapping[bytes, Integers]
 ) -> None:
     """Add records as columns, and the offsets of each facet; the facets must be stored already."""
     _add_pages(stores, stream, partition, positions)
@@ -84,7 +84,7 @@ def trim(stores: Stores, stream: str, partition: int, low: int) -> int:
     until = min(low, (chunk + 1) << CHUNK_BITS)  # the records of one chunk in a transaction
     numbers = range(first, -(-until >> PAGE_BITS))
     pages = stores.quarantine.pages(stream, partition, numbers)
-    gone = Positions.joined([Positions.unpack(page) for page in pages])
+    gone = IndexColumns.joined([IndexColumns.unpack(page) for page in pages])
     kept = gone.from_offset(until)
     removed: dict[bytes, Integers] = {}
     bitmaps: list[StoredBitmap] = []
@@ -118,7 +118,7 @@ def _count_expired(stores: Stores, stream: str, removed: Mapping[bytes, int]) ->
         if facet in heads:
             expired[heads[facet]] += records
     for each in muted:
-        decision = Decision.model_validate_json(each.document)
+        decision = ProblemDecision.model_validate_json(each.document)
         if records := expired[heads.get(bytes.fromhex(each.problem))]:
             after = decision.model_copy(update={"records_then": decision.records_then - records})
             stores.problems.put(replace(each, document=after.model_dump_json()))
@@ -153,10 +153,10 @@ def _stand_in(stream: str, facet: Facet) -> Facet:
     return producer_facet(stream, described(facet)["header"], OTHER, OTHER)
 
 
-def _add_pages(stores: Stores, stream: str, partition: int, positions: Positions) -> None:
+def _add_pages(stores: Stores, stream: str, partition: int, positions: IndexColumns) -> None:
     first = int(positions.offsets[0]) >> PAGE_BITS
-    before = [Positions.unpack(page) for page in stores.quarantine.pages(stream, partition, [first])]
-    positions = Positions.joined([*before, positions])
+    before = [IndexColumns.unpack(page) for page in stores.quarantine.pages(stream, partition, [first])]
+    positions = IndexColumns.joined([*before, positions])
     stores.quarantine.put_pages(stream, positions.pack(partition))
 
 

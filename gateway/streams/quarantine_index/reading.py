@@ -17,7 +17,7 @@ from pyroaring import BitMap
 from tidegate.contracts.errors import NotFoundError
 from tidegate.gateway.access.principal import ANONYMOUS, Principal, Role, require
 from tidegate.gateway.registry.subject_scope import subject_of_contract, topic_of_contract
-from tidegate.gateway.storage.audit_chain import Change
+from tidegate.gateway.storage.audit_chain import AuditedAction
 from tidegate.gateway.storage.database import Database
 from tidegate.gateway.storage.quarantine_index import IndexedPartition
 from tidegate.gateway.storage.sql import Stores
@@ -26,8 +26,8 @@ from tidegate.gateway.streams.quarantine_index.columns import (
     CHUNK,
     CHUNK_BITS,
     PAGE_BITS,
+    IndexColumns,
     Integers,
-    Positions,
     as_array,
 )
 from tidegate.gateway.streams.quarantine_index.facets import (
@@ -68,7 +68,7 @@ class Dimension(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ValueCount:
     """The number of records with one value of a dimension.
 
     For producers, `name` is the header, and `shown` its value, None if that is hashed.
@@ -154,12 +154,14 @@ class QuarantineIndex:
             subject = subject_of_contract(stores, stream)
             require(self._by, Role.ADMIN, subject)
             stores.quarantine.drop(stream)
-            stores.audit.append(Change(self._now(), self._by.name, "quarantine.index-rebuilt", subject))
+            stores.audit.append(
+                AuditedAction(self._now(), self._by.name, "quarantine.index-rebuilt", subject)
+            )
             return _status(stores, stream)
 
     def breakdown(
         self, stream: str, by: Dimension, wanted: QuarantineFilter
-    ) -> tuple[tuple[Group, ...], int]:
+    ) -> tuple[tuple[ValueCount, ...], int]:
         """Count the records of a filter by a dimension, most first, and in total. Raises NotFoundError.
 
         A record with two problems counts for both.
@@ -258,7 +260,7 @@ class QuarantineIndex:
                 if len(places):
                     (stored,) = index.stores.quarantine.pages(stream, partition, [page])
                     found += (
-                        (partition, offset) for offset in Positions.unpack(stored).offsets[places].tolist()
+                        (partition, offset) for offset in IndexColumns.unpack(stored).offsets[places].tolist()
                     )
             return tuple(found[-MOST_FOUND:])
 
@@ -267,7 +269,7 @@ class QuarantineIndex:
         with self._open(stream) as index:
             found: list[tuple[int, int]] = []
             for page in index.stores.quarantine.pages_of_source(stream, offset):
-                columns = Positions.unpack(page)
+                columns = IndexColumns.unpack(page)
                 is_it = (columns.source_offsets == offset) & (columns.source_partitions == partition)
                 found += ((page.partition, each) for each in columns.offsets[is_it].tolist())
             return tuple(found[:MOST_FOUND])
@@ -323,23 +325,25 @@ def _trend(index: StreamIndex, wanted: QuarantineFilter, slices: Slices) -> Inte
 
 def _groups(
     index: StreamIndex, by: Dimension, offsets: Offsets, wanted: QuarantineFilter
-) -> tuple[Group, ...]:
+) -> tuple[ValueCount, ...]:
     if by is Dimension.PARTITION:
         sums: dict[int, int] = {}
         for (partition, _), found in offsets.items():
             sums[partition] = sums.get(partition, 0) + len(found)
-        return _most_first(Group(str(partition), records) for partition, records in sums.items())
+        return _most_first(ValueCount(str(partition), records) for partition, records in sums.items())
     if by is Dimension.AGAIN:
-        return _most_first(Group(code, _common(found, offsets)) for code, found in index.again.items())
+        return _most_first(ValueCount(code, _common(found, offsets)) for code, found in index.again.items())
     if by in {Dimension.VERSION, Dimension.PRODUCER}:
         return _most_first(_facet_groups(index, by, offsets))
     classes: dict[str, list[bytes]] = {}
     for facet in index.problems(wanted):
         classes.setdefault(_class_of(index, by, facet), []).append(facet)
-    groups: list[Group] = []
+    groups: list[ValueCount] = []
     if wanted == QuarantineFilter():  # a class of one problem has a stored count
         counts = index.stores.quarantine.counts(index.stream)
-        groups = [Group(value, counts.get(each[0], 0)) for value, each in classes.items() if len(each) == 1]
+        groups = [
+            ValueCount(value, counts.get(each[0], 0)) for value, each in classes.items() if len(each) == 1
+        ]
         classes = {value: each for value, each in classes.items() if len(each) > 1}
     bitmaps = index.bitmaps(chain.from_iterable(classes.values()), wanted.partition, offsets)
     for value, facets in classes.items():
@@ -347,20 +351,20 @@ def _groups(
         for facet in facets:
             for chunk, found in bitmaps.get(facet, {}).items():
                 united[chunk] = united[chunk] | found if chunk in united else found
-        groups.append(Group(value, _common(united, offsets)))
+        groups.append(ValueCount(value, _common(united, offsets)))
     return _most_first(groups)
 
 
-def _facet_groups(index: StreamIndex, by: Dimension, offsets: Offsets) -> Iterator[Group]:
+def _facet_groups(index: StreamIndex, by: Dimension, offsets: Offsets) -> Iterator[ValueCount]:
     facets = index.of_kind(FacetKind.VERSION if by is Dimension.VERSION else FacetKind.PRODUCER)
     bitmaps = index.bitmaps([each.facet for each in facets], None, offsets)
     for facet in facets:
         what = described(facet)
         records = _common(bitmaps.get(facet.facet, {}), offsets)
         if by is Dimension.VERSION:
-            yield Group(what["version"], records)
+            yield ValueCount(what["version"], records)
         else:
-            yield Group(problem_id(facet.facet), records, what["header"], what["shown"])
+            yield ValueCount(problem_id(facet.facet), records, what["header"], what["shown"])
 
 
 def _class_of(index: StreamIndex, by: Dimension, facet: bytes) -> str:
@@ -376,7 +380,7 @@ def _class_of(index: StreamIndex, by: Dimension, facet: bytes) -> str:
             return problem_id(index.heads[facet])
 
 
-def _most_first(groups: Iterable[Group]) -> tuple[Group, ...]:
+def _most_first(groups: Iterable[ValueCount]) -> tuple[ValueCount, ...]:
     return tuple(
         sorted((each for each in groups if each.records), key=lambda each: (-each.records, each.value))
     )
@@ -388,7 +392,7 @@ def _common(one: Mapping[Chunk, BitMap], other: Offsets) -> int:
 
 def _place(index: StreamIndex, partition: int, offset: int) -> ArrivalPlace:
     for page in index.stores.quarantine.pages(index.stream, partition, [offset >> PAGE_BITS]):
-        columns = Positions.unpack(page)
+        columns = IndexColumns.unpack(page)
         at = int(np.searchsorted(columns.offsets, offset))
         if at < len(columns) and columns.offsets[at] == offset:
             return ArrivalPlace(int(columns.minutes[at]), partition, offset)

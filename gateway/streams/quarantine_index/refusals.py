@@ -47,7 +47,7 @@ _MISSING: Final = object()
 
 
 @dataclass(frozen=True, slots=True)
-class RefusedRecord:
+class RawRefusal:
     """A record of a quarantine topic, as read; `timestamp_ms` is its arrival in milliseconds since 1970."""
 
     partition: int
@@ -108,7 +108,7 @@ class RefusalReader:
         self._all = all_records(origin.contract_id)
         self._facets: dict[object, Facet] = {}
 
-    def read(self, record: RefusedRecord) -> tuple[tuple[int, int, int, int, int], list[Facet]] | None:
+    def read(self, record: RawRefusal) -> tuple[tuple[int, int, int, int, int], list[Facet]] | None:
         """Return (offset, minute, source partition, source offset, key hash) and the facets of a record.
 
         None for a record without evidence, or one that another contract refused: these are not this stream's.
@@ -126,7 +126,7 @@ class RefusalReader:
         row = (record.offset, minute, source.partition, source.offset, key_hash(record.key, self._secret))
         return row, self._facets_of(record, evidence)
 
-    def _facets_of(self, record: RefusedRecord, evidence: Evidence) -> list[Facet]:
+    def _facets_of(self, record: RawRefusal, evidence: Evidence) -> list[Facet]:
         stream = self._origin.contract_id
         version = version_of(evidence)
         hints = self._hints(version)
@@ -200,7 +200,7 @@ def _problem(offence: Offence, decoded: Any, hints: ContractHints, value: bytes 
     return ProblemKey(stage, code, offence.field, shape)
 
 
-def _decoded(record: RefusedRecord, hints: ContractHints) -> Any:
+def _decoded(record: RawRefusal, hints: ContractHints) -> Any:
     """Return the decoded value of a record; `_MISSING` if it cannot be decoded here."""
     value = record.value
     if value is None or len(value) > _MOST_VALUE_BYTES:

@@ -52,7 +52,7 @@ from tidegate.spark_jobs.sinks.merging import (
 )
 from tidegate.spark_jobs.sinks.provenance import PROVENANCE, SOURCE
 from tidegate.spark_jobs.sinks.sightings import records_present, rows_of, rows_taken, rows_with, sightings
-from tidegate.spark_jobs.sinks.store import TableRows, Taken
+from tidegate.spark_jobs.sinks.store import TableContents, Taken
 from tidegate.spark_jobs.worker.judge import column_types
 from tidegate.spark_jobs.worker.part_writer import DELETED, FileTarget
 
@@ -109,7 +109,7 @@ class DeltaTable:
         """Return whether there is a table at the location."""
         return bool(self._snapshot().version() >= 0)
 
-    def ensure(self, rows: TableRows) -> None:
+    def ensure(self, rows: TableContents) -> None:
         """Create the table, or add the contract's columns. Columns that the contract no longer has stay, and are null.
 
         Raises StreamStopped if the existing table is not ours, is partitioned, has a column of a type that cannot be
@@ -189,7 +189,7 @@ class DeltaTable:
         versions = self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(self._snapshot().setTransactions())
         return max((int(each.version()) for each in versions if str(each.appId()) == ledger), default=0)
 
-    def target(self, rows: TableRows, contract: str, name: str) -> FileTarget:
+    def target(self, rows: TableContents, contract: str, name: str) -> FileTarget:
         """Return where and how the accepted rows of a batch are written; file names begin with `name`."""
         fields = [*rows.columns, pa.field("_source", SOURCE), pa.field("_contract", pa.string())]
         if self._merge_mode is not None:

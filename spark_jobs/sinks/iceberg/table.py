@@ -53,7 +53,7 @@ from tidegate.spark_jobs.sinks.merging import (
 )
 from tidegate.spark_jobs.sinks.provenance import PROVENANCE, SOURCE
 from tidegate.spark_jobs.sinks.sightings import records_present, rows_of, rows_taken, rows_with, sightings
-from tidegate.spark_jobs.sinks.store import STAGE_ATTEMPTS, TableRows, Taken
+from tidegate.spark_jobs.sinks.store import STAGE_ATTEMPTS, TableContents, Taken
 from tidegate.spark_jobs.worker.judge import column_types
 from tidegate.spark_jobs.worker.part_writer import DELETED, FileTarget
 
@@ -115,7 +115,7 @@ class IcebergTable:
         """Return whether the catalog has the table."""
         return bool(self._spark.catalog.tableExists(self._quoted))
 
-    def ensure(self, rows: TableRows) -> None:
+    def ensure(self, rows: TableContents) -> None:
         """Create the table, or add the contract's columns. Columns that the contract no longer has stay, and are null.
 
         Raises StreamStopped if the existing table is not ours, has another primary key, or has a column whose type
@@ -223,7 +223,7 @@ class IcebergTable:
         """Return 0: properties have no history."""
         return 0
 
-    def target(self, rows: TableRows, contract: str, name: str) -> FileTarget:
+    def target(self, rows: TableContents, contract: str, name: str) -> FileTarget:
         """Return where and how the accepted rows of a batch are written; file names begin with `name`."""
         table = self._load()
         ids = field_ids(json.loads(self._iceberg.SchemaParser.toJson(table.schema())))

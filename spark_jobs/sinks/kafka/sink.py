@@ -33,7 +33,7 @@ from tidegate.spark_jobs.kafka.kafka_ledger import (
 )
 from tidegate.spark_jobs.kafka.outputs import OutputRecord, TransactionalProducer
 from tidegate.spark_jobs.kafka.replayed import ReplayedTopic
-from tidegate.spark_jobs.kafka.topics import Topic, Topics
+from tidegate.spark_jobs.kafka.topics import TopicDescription, Topics
 from tidegate.spark_jobs.sinks.judged_rows import judged_rows
 from tidegate.spark_jobs.sinks.recovery_scan import (
     accepted,
@@ -42,7 +42,7 @@ from tidegate.spark_jobs.sinks.recovery_scan import (
     settled_in,
     unclaimed_history,
 )
-from tidegate.spark_jobs.sinks.sink import JudgedBatch, MicroBatch, Published, Replay, StreamStart
+from tidegate.spark_jobs.sinks.sink import CommittedBatch, JudgedBatch, MicroBatch, Replay, StreamStart
 from tidegate.spark_jobs.sinks.spool import Spool
 from tidegate.spark_jobs.steps import ReplayStep, Step, Stopwatch
 from tidegate.spark_jobs.worker.judge import worker_errors
@@ -70,8 +70,8 @@ class KafkaSink:
         self,
         settings: JobSettings,
         contract_id: str,
-        accepted: Topic,
-        quarantine: Topic,
+        accepted: TopicDescription,
+        quarantine: TopicDescription,
         dropped: DroppedTopic,
         replayed: ReplayedTopic,
     ) -> None:
@@ -219,7 +219,7 @@ class KafkaSink:
             raise
         return JudgedBatch(batch, results, KeptRows(kept, results, spool))
 
-    def publish(self, judged: JudgedBatch[SpooledRecords | KeptRows], decision: Decision) -> Published:
+    def publish(self, judged: JudgedBatch[SpooledRecords | KeptRows], decision: Decision) -> CommittedBatch:
         """Write refused records, accepted ones, dropped positions and the ledger, in one transaction.
 
         With slots for tasks, tasks write the accepted records first. If a batch is refused as a whole, all of its
@@ -255,7 +255,7 @@ class KafkaSink:
         with batch.watch(Step.PUBLISH), self._noticing_fences():
             self._producer.write(records)
         self._ledger, self._settled = new, ahead
-        return Published(new, evidence)
+        return CommittedBatch(new, evidence)
 
     def deletes_known_since(self) -> Vector:
         """Return no offsets: a topic has no deletes."""

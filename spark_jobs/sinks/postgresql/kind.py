@@ -24,7 +24,7 @@ from tidegate.spark_jobs.sinks.postgresql.rows import (
     first_line,
 )
 from tidegate.spark_jobs.sinks.postgresql.table import PostgresqlTable, qualified_name
-from tidegate.spark_jobs.sinks.record_keys import KeptRows, rows_of_values
+from tidegate.spark_jobs.sinks.record_keys import SnapshotRows, rows_of_values
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,7 +51,7 @@ def _read_outputs(
             if found is None or found[0] is None:
                 raise unclaimed(f"{schema}.{table}")
             key = [name for (name,) in connection.execute(PRIMARY_KEY, (rows.as_string(connection),))]
-            written, kept = Sightings(), open_files.enter_context(KeptRows())
+            written, kept = Sightings(), open_files.enter_context(SnapshotRows())
             # Rows are kept in a file, because the transaction must not stay open until they are compared.
             ledger = Ledger.parse(found[0])
             keys = keyed(find_plan, key, ledger, lambda *_: kept.batches())

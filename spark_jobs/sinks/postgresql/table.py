@@ -46,7 +46,7 @@ from tidegate.spark_jobs.sinks.postgresql.rows import (
 )
 from tidegate.spark_jobs.sinks.quarantine_rows import Outdated
 from tidegate.spark_jobs.sinks.recovery_scan import foreign_table
-from tidegate.spark_jobs.sinks.store import TableRows, Taken
+from tidegate.spark_jobs.sinks.store import TableContents, Taken
 
 if TYPE_CHECKING:
     from tidegate.spark_jobs.settings import JobSettings
@@ -125,7 +125,7 @@ class PostgresqlTable:
             query = "SELECT FROM tidegate.ledger WHERE stream = %s"
             return connection.execute(query, (self._stream,)).fetchone() is not None
 
-    def ensure(self, rows: TableRows) -> None:
+    def ensure(self, rows: TableContents) -> None:
         """Create the table, or add the contract's columns. Columns that the contract no longer has stay, and are null.
 
         Raises StreamStopped if the existing table is not ours, has a required column that the contract does not fill,
@@ -235,7 +235,7 @@ class PostgresqlTable:
         """Return 0: rows have no history."""
         return 0
 
-    def target(self, rows: TableRows, contract: str, name: str) -> CopyTarget:
+    def target(self, rows: TableContents, contract: str, name: str) -> CopyTarget:
         """Return where and how the accepted rows of a batch are staged."""
         return CopyTarget(
             url=self._url,
@@ -381,7 +381,7 @@ class PostgresqlTable:
         if moved.rowcount != 1:
             raise Fenced(_fenced(self.name))
 
-    def _require_fitting(self, rows: TableRows) -> None:
+    def _require_fitting(self, rows: TableContents) -> None:
         """Raise StreamStopped if the server would truncate a name, or the contract does not fit the write mode."""
         require_mode(rows, is_upsert=self._is_upsert)
         names = (self._schema, self._quoted.split('"')[3], *rows.columns.names)

@@ -28,7 +28,7 @@ from tidegate.gateway.embedded.jars import Jars
 from tidegate.spark_jobs.history.request import HistoryRequest
 from tidegate.spark_jobs.job.batch_limits import BatchLimits
 from tidegate.spark_jobs.job.control import AlwaysRunning
-from tidegate.spark_jobs.job.record_source import HistorySource, TopicSource
+from tidegate.spark_jobs.job.record_source import ContractTopic, HistorySource
 from tidegate.spark_jobs.job.stream import Job, StreamAttempt
 from tidegate.spark_jobs.kafka.kafka_ledger import ledger_name, read_ledger
 from tidegate.spark_jobs.kafka.outputs import read_committed
@@ -166,7 +166,7 @@ class Line:
         settings = self.settings.model_copy(update=changes)
         job = Job(self.spark, settings, Topics(settings.kafka), self.reports, observer)
         control = AlwaysRunning(self.contract_id, self.replays)
-        source = TopicSource if history is None else partial(HistorySource, history)
+        source = ContractTopic if history is None else partial(HistorySource, history)
         return StreamAttempt(
             job, self.contract_id, self.contracts, control, limits=limits, open_source=source
         )

@@ -131,7 +131,7 @@ STAGED_MUTANTS: dict[Part, Apply] = {
         Source(StagedSink, "_claim", ((_CLAIMED, _UNCLAIMED),)),
         # Two jobs have a Spark session each: here their queries must not have one name.
         Source(
-            record_source.TopicSource,
+            record_source.ContractTopic,
             "start",
             (("{settings.sink} epoch {ledger.epoch}", "{settings.sink} {id(self)}"),),
         ),
@@ -160,7 +160,7 @@ STAGED_MUTANTS: dict[Part, Apply] = {
     Part.SCAN_COMMITTED: reading_what_was_aborted(recovery_scan),
     Part.START_AT_LEDGER: all_of(
         Source(
-            record_source.TopicSource,
+            record_source.ContractTopic,
             "resume",
             (
                 (

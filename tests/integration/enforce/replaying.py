@@ -29,7 +29,7 @@ from tidegate.contracts.stream.replay import (
     runs_of,
 )
 from tidegate.contracts.stream.replay_preview import ReplayPreview
-from tidegate.spark_jobs.adopt.replay import Choice, replays
+from tidegate.spark_jobs.adopt.replay import ReplayChoice, replays
 from tidegate.spark_jobs.kafka.outputs import read_committed
 from tidegate.spark_jobs.kafka.replayed import read_closed
 from tidegate.spark_jobs.kafka.topics import Topics
@@ -199,7 +199,7 @@ def previewed(line: Line, registry_url: str, **terms: Any) -> ReplayPreview:
     settings = line.settings.model_copy(update={"registry_url": registry_url})
     with replays(settings, line.contract_id) as planner:
         fix = parse_fix(json.dumps(MENDED), name="fix.json")
-        return planner.preview(planner.freeze(Choice(where={})), fix, ReplayTerms(**terms))
+        return planner.preview(planner.freeze(ReplayChoice(where={})), fix, ReplayTerms(**terms))
 
 
 def post_request(asked: ReplayRequest, registry_url: str) -> UUID:

@@ -14,7 +14,7 @@ from tests.marks import full
 from tidegate.contracts.errors import StreamStopped, Unavailable
 from tidegate.contracts.stream.ledger import Position
 from tidegate.contracts.stream.output_topics import dropped_topic
-from tidegate.contracts.stream.reconciliation import Answer
+from tidegate.contracts.stream.reconciliation import ReconciliationAnswer
 from tidegate.spark_jobs.kafka import dropped as positions_topic
 from tidegate.spark_jobs.kafka.dropped import read_dropped
 from tidegate.spark_jobs.steps import Step
@@ -53,7 +53,11 @@ def test_positions_of_dropped_records_are_kept_with_every_sink(
     two_batches(line)
     assert dropped(line) == {(0, 0), (0, 3), (1, 4)}
     found = line.reconcile()
-    assert (found.answer, found.in_no_output, set(found.unaccounted)) == (Answer.HOLDS, 3, set())
+    assert (found.answer, found.in_no_output, set(found.unaccounted)) == (
+        ReconciliationAnswer.HOLDS,
+        3,
+        set(),
+    )
 
 
 @pytest.mark.parametrize(
@@ -71,7 +75,7 @@ def test_a_table_that_is_upserted_into_holds_though_its_contract_drops(
     line.contracts.plan = line.plan(**DROPS, **KEYED)
     two_batches(line)
     assert line.ledger().totals.superseded == 1
-    assert line.reconcile().answer is Answer.HOLDS
+    assert line.reconcile().answer is ReconciliationAnswer.HOLDS
 
 
 @pytest.fixture
@@ -87,7 +91,7 @@ def test_a_lost_row_is_not_taken_for_a_dropped_record(upserted: Line) -> None:
         table = sql.Identifier(*upserted.contract_id.split("."))
         connection.execute(sql.SQL("DELETE FROM {} WHERE id = 'r4'").format(table))
     found = upserted.reconcile()
-    assert (found.answer, found.lost, set(found.unaccounted)) == (Answer.LOST, 1, {(0, 2)})
+    assert (found.answer, found.lost, set(found.unaccounted)) == (ReconciliationAnswer.LOST, 1, {(0, 2)})
 
 
 def test_positions_that_were_deleted_from_their_topic_cannot_be_proven(upserted: Line) -> None:
@@ -95,7 +99,7 @@ def test_positions_that_were_deleted_from_their_topic_cannot_be_proven(upserted:
     forget(upserted, dropped_topic(upserted.topic), 0, 3)
     assert dropped(upserted) == {(1, 4)}
     found = upserted.reconcile()
-    assert (found.answer, found.lost) == (Answer.UNPROVEN, 0)
+    assert (found.answer, found.lost) == (ReconciliationAnswer.UNPROVEN, 0)
 
 
 @pytest.mark.parametrize("sink", ["postgresql", *full("kafka")])
@@ -119,7 +123,7 @@ def test_what_an_unpublished_attempt_has_dropped_does_not_count(
     line.contracts.plan = line.plan(version="1.1.0", rules=[rule])
     line.enforce()
     assert dropped(line) == {(0, 0), (0, 2)}
-    assert line.reconcile().answer is Answer.HOLDS
+    assert line.reconcile().answer is ReconciliationAnswer.HOLDS
 
 
 def test_a_topic_that_would_not_keep_the_positions_stops_the_stream_at_its_start(

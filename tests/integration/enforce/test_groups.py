@@ -12,7 +12,7 @@ from tests.integration.enforce.line import KNOWN, SCHEMA, Line, Sent, row
 from tests.marks import full
 from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.formats.writers import WriterSchema, WriterSchemas
-from tidegate.contracts.judge.groups import Group, group_plans
+from tidegate.contracts.judge.groups import GroupPlan, group_plans
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.stream.evidence import read_evidence, read_provenance
 from tidegate.spark_jobs.steps import Step
@@ -37,7 +37,7 @@ def groups(line: Line, first: str = "1.0.0", *, forbidden: int = 999) -> Enforce
     two = line.plan(
         version="2.0.0", framing="auto", schema={"type": "json-schema", "definition": NEWER}, rules=[]
     )
-    both = (Group("1", frozenset({1}), one), Group("2", frozenset({2}), two))
+    both = (GroupPlan("1", frozenset({1}), one), GroupPlan("2", frozenset({2}), two))
     return group_plans(both, "2").with_writers(WRITERS)
 
 

@@ -34,7 +34,7 @@ from tidegate.contracts.errors import ConflictError, SettingsError, StreamStoppe
 from tidegate.contracts.stream.evidence import ORIGIN_HEADER, read_evidence
 from tidegate.contracts.stream.history import HISTORY_PARTITION
 from tidegate.contracts.stream.output_topics import quarantine_topic
-from tidegate.contracts.stream.reconciliation import Answer
+from tidegate.contracts.stream.reconciliation import ReconciliationAnswer
 from tidegate.spark_jobs.adopt.erase import Subject
 from tidegate.spark_jobs.history.folder import HistoryFolder
 from tidegate.spark_jobs.history.request import HistoryRequest
@@ -81,7 +81,7 @@ def require_once(line: Line, history: Records, sent: int) -> None:
     assert ids(line) == Counter(name for name, amount in names if amount != 999)
     assert refused(line) == Counter(name for name, amount in names if amount == 999)
     found = line.reconcile()
-    assert (found.answer, found.not_kept) == (Answer.HOLDS, set()), found
+    assert (found.answer, found.not_kept) == (ReconciliationAnswer.HOLDS, set()), found
 
 
 def produce(line: Line, count: int, first: int = 0) -> None:
@@ -153,7 +153,7 @@ def test_what_refused_records_say_of_their_origin(line: Line, tmp_path: Path) ->
         "c.parquet": b'{"id":"h5","amount":999}',
     }
     assert {each["_source"]["partition"] for each in line.rows()} == {HISTORY_PARTITION}
-    assert line.reconcile().answer is Answer.HOLDS
+    assert line.reconcile().answer is ReconciliationAnswer.HOLDS
 
 
 def test_what_has_changed_is_refused(line: Line, tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_what_has_changed_is_refused(line: Line, tmp_path: Path) -> None:
     require_once(line, history, 0)
     root.rename(kept := tmp_path / "kept")
     proof = line.reconcile()
-    assert (proof.answer, proof.past_retention) == (Answer.HOLDS, 10)
+    assert (proof.answer, proof.past_retention) == (ReconciliationAnswer.HOLDS, 10)
     for _ in range(2):  # a copy of the same file has another identity
         with pytest.raises(StreamStopped, match="it was deleted, replaced, or restored from an older moment"):
             line.enforce(history=request)
@@ -218,7 +218,7 @@ def test_a_history_begins_again_in_an_empty_table(
     line.enforce(history=request)
     line.enforce()
     assert ids(line) == Counter(name for name, amount in fates(history, 10) if amount != 999)
-    assert line.reconcile().answer is Answer.HOLDS
+    assert line.reconcile().answer is ReconciliationAnswer.HOLDS
 
 
 @pytest.mark.full
@@ -243,11 +243,11 @@ def test_other_commands_know_a_history(
     line.enforce(history=request)
     assert (line.ledger().end, line.ledger().totals) == (before.end, before.totals)
     assert ids(line) == Counter(name for name, amount in fates(history, 10) if amount != 999)
-    assert line.reconcile().answer is Answer.HOLDS
+    assert line.reconcile().answer is ReconciliationAnswer.HOLDS
     request_replay(line, fix=MENDED)
     line.enforce()
     assert ids(line) == Counter(name for name, _ in fates(history, 10))
-    assert line.reconcile().answer is Answer.HOLDS
+    assert line.reconcile().answer is ReconciliationAnswer.HOLDS
     erasing, folder = Erasing(registry), HistoryFolder(line.settings, line.contract_id).path
     with pytest.raises(ConflictError, match=r"holds the records .* delete its folders load-\*"):
         erasing.erase(line, Subject("h1", "id"))
@@ -256,7 +256,7 @@ def test_other_commands_know_a_history(
     erasing.erase(line, Subject("h1", "id"))
     assert ids(line) == Counter(name for name, _ in fates(history, 10) if name != "h1")
     proof = line.reconcile()
-    assert (proof.answer, proof.past_retention) == (Answer.HOLDS, 10)
+    assert (proof.answer, proof.past_retention) == (ReconciliationAnswer.HOLDS, 10)
 
 
 @pytest.mark.full
@@ -350,12 +350,12 @@ def test_a_table_is_a_history(line: Line) -> None:
     rows.writeTo(name).append()
     line.enforce(history=request)
     topics, topic = Topics(line.settings.kafka), quarantine_topic(line.topic)
-    assert line.reconcile().answer is Answer.HOLDS
+    assert line.reconcile().answer is ReconciliationAnswer.HOLDS
     topics.delete_before(topic, topics.latest(topic))  # as a retention does until the next load
     line.spark.createDataFrame([("h2", 2, None)], schema).writeTo(name).append()
     line.enforce(history=request)
     assert ids(line) == Counter(["h1", "h2"])
-    assert line.reconcile().answer is Answer.UNPROVEN
+    assert line.reconcile().answer is ReconciliationAnswer.UNPROVEN
     line.spark.createDataFrame([("h3", 3, None)], schema).writeTo(name).overwrite(col("id") == "h2")
     with pytest.raises(ConflictError, match=f"{name} changed after"):
         line.enforce(history=request)
@@ -369,7 +369,7 @@ def test_a_delta_table_is_a_history_once(make_line: Callable[..., Line], tmp_pat
     for name in ("raw", "../" + tmp_path.name + "/raw"):  # one table by two names
         line.enforce(history=HistoryRequest(tables=(f"delta:{tmp_path}/{name}",)))
     assert (ids(line), refused(line)) == (Counter(["h1"]), Counter(["h0"]))
-    assert line.reconcile().answer is Answer.HOLDS
+    assert line.reconcile().answer is ReconciliationAnswer.HOLDS
     rows.write.format("delta").mode("append").save(str(tmp_path / "raw"))
     with pytest.raises(ConflictError, match="raw changed after"):
         line.enforce(history=HistoryRequest(tables=(f"delta:{tmp_path}/raw",)))

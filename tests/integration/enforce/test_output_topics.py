@@ -26,7 +26,7 @@ from tidegate.contracts.stream.output_topics import (
 )
 from tidegate.gateway.embedded.broker import Broker
 from tidegate.spark_jobs.kafka.outputs import OutputRecord, TransactionalProducer, read_committed
-from tidegate.spark_jobs.kafka.topics import Topic, Topics
+from tidegate.spark_jobs.kafka.topics import TopicDescription, Topics
 
 MakeTopic = Callable[..., str]
 NO_LIMIT = str(2**63 - 1)
@@ -74,13 +74,13 @@ def alter(broker: Broker, topic: str, settings: dict[str, str]) -> None:
 
 
 @pytest.fixture
-def source(broker: Broker, make_topic: MakeTopic) -> Topic:
+def source(broker: Broker, make_topic: MakeTopic) -> TopicDescription:
     found = Topics(KafkaConnection(broker.bootstrap)).describe(make_topic("rows", partitions=3))
     assert found is not None
     return found
 
 
-def test_an_output_topic_is_made_as_it_must_be(broker: Broker, source: Topic) -> None:
+def test_an_output_topic_is_made_as_it_must_be(broker: Broker, source: TopicDescription) -> None:
     name = f"{source.name}.quarantine"
     topics = Topics(KafkaConnection(broker.bootstrap))
     topics.ensure_quarantine(name, source, None)
@@ -117,7 +117,7 @@ def test_a_source_of_large_records_gets_outputs_for_larger_ones(
     ],
 )
 def test_settings_that_would_lose_records_are_refused_with_the_command_that_mends_them(
-    broker: Broker, make_topic: MakeTopic, source: Topic, key: str, value: str
+    broker: Broker, make_topic: MakeTopic, source: TopicDescription, key: str, value: str
 ) -> None:
     name = make_topic("rows.quarantine", **as_arguments(GOOD | {key: value}))
     topics = Topics(KafkaConnection(broker.bootstrap))
@@ -131,7 +131,9 @@ def test_settings_that_would_lose_records_are_refused_with_the_command_that_mend
     topics.ensure_quarantine(name, source, None)
 
 
-def test_all_wrong_settings_are_named_at_once(broker: Broker, make_topic: MakeTopic, source: Topic) -> None:
+def test_all_wrong_settings_are_named_at_once(
+    broker: Broker, make_topic: MakeTopic, source: TopicDescription
+) -> None:
     name = make_topic("rows.quarantine")
     topics = Topics(KafkaConnection(broker.bootstrap))
     with pytest.raises(StreamStopped) as stopped:
@@ -142,7 +144,7 @@ def test_all_wrong_settings_are_named_at_once(broker: Broker, make_topic: MakeTo
 
 @pytest.mark.parametrize(("key", "value"), [("retention.ms", "86400000"), ("retention.bytes", "1000000000")])
 def test_the_operator_chooses_the_retention_and_the_log_shows_it(
-    broker: Broker, make_topic: MakeTopic, source: Topic, key: str, value: str
+    broker: Broker, make_topic: MakeTopic, source: TopicDescription, key: str, value: str
 ) -> None:
     name = make_topic("rows.quarantine", **as_arguments(GOOD | {key: value}))
     topics = Topics(KafkaConnection(broker.bootstrap))
@@ -297,7 +299,7 @@ def test_marks_of_deleted_keys_are_kept_as_long_as_refused_records_and_the_sourc
 
 
 def test_positions_of_replayed_records_are_kept_for_ever_unless_the_operator_decides_otherwise(
-    broker: Broker, source: Topic
+    broker: Broker, source: TopicDescription
 ) -> None:
     topics, name = Topics(KafkaConnection(broker.bootstrap)), replayed_topic(source.name)
     topics.ensure_replayed(name, source)
@@ -314,7 +316,7 @@ def test_positions_of_replayed_records_are_kept_for_ever_unless_the_operator_dec
 
 
 def test_an_existing_topic_keeps_its_settings_and_a_short_retention_is_logged(
-    broker: Broker, make_topic: MakeTopic, source: Topic
+    broker: Broker, make_topic: MakeTopic, source: TopicDescription
 ) -> None:
     topics = Topics(KafkaConnection(broker.bootstrap))
     for_ever = make_topic("rows.quarantine", **as_arguments(GOOD))

@@ -20,7 +20,7 @@ from tests.marks import full
 from tidegate.contracts.errors import StreamStopped, Unavailable
 from tidegate.contracts.stream.evidence import headers_of, read_evidence, read_original
 from tidegate.contracts.stream.output_topics import quarantine_topic
-from tidegate.contracts.stream.reconciliation import Answer
+from tidegate.contracts.stream.reconciliation import ReconciliationAnswer
 from tidegate.spark_jobs.adopt.erase import EraseStep, Subject
 from tidegate.spark_jobs.kafka.outputs import read_committed
 from tidegate.spark_jobs.kafka.topics import Topics
@@ -91,7 +91,9 @@ def require_kept(line: Line) -> int:
     assert len(found) == len(rows)
     assert found == counting(line)
     answer = line.reconcile()
-    assert answer.answer is not Answer.LOST  # where the topic has deleted records, nothing can be proven
+    assert (
+        answer.answer is not ReconciliationAnswer.LOST
+    )  # where the topic has deleted records, nothing can be proven
     assert (len(answer.not_kept), len(answer.kept_twice)) == (0, 0)
     return len(rows)
 

@@ -11,7 +11,7 @@ from tests.integration.enforce.line import KNOWN, Line, row
 from tests.integration.enforce.test_source_changes import forget
 from tests.marks import full
 from tidegate.contracts.stream.output_topics import quarantine_topic
-from tidegate.contracts.stream.reconciliation import Answer
+from tidegate.contracts.stream.reconciliation import ReconciliationAnswer
 
 
 def take_rows(line: Line, ids: list[str]) -> None:
@@ -47,10 +47,10 @@ def test_50_of_1000_records_past_the_retention_of_the_quarantine_topic(appended:
     line.produce(*(row(number) for number in range(500, 1_000)))
     line.enforce()
     whole = line.reconcile()
-    assert (whole.answer, whole.lost, whole.unverifiable) == (Answer.UNPROVEN, 0, 250)
+    assert (whole.answer, whole.lost, whole.unverifiable) == (ReconciliationAnswer.UNPROVEN, 0, 250)
     take_rows(line, ids(500, 550))
     found = line.reconcile()
-    assert (found.answer, found.lost) == (Answer.LOST, 50)
+    assert (found.answer, found.lost) == (ReconciliationAnswer.LOST, 50)
 
 
 @pytest.mark.full
@@ -59,16 +59,16 @@ def test_400_of_1000_records_of_a_table_that_is_upserted_into(make_line: Callabl
     line.contracts.plan = line.plan(primary_key=["id"])
     line.produce(*(row(number % 100) for number in range(500)))
     line.enforce()
-    assert line.reconcile().answer is Answer.HOLDS
+    assert line.reconcile().answer is ReconciliationAnswer.HOLDS
     forget_source(line)
     line.produce(*(row(number) for number in range(500, 1_000)))
     line.enforce()
     assert line.ledger().totals.superseded == 400
     # What was superseded is past retention: whether the newest was kept cannot be shown.
-    assert (line.reconcile().answer, line.reconcile().unverifiable) == (Answer.UNPROVEN, 400)
+    assert (line.reconcile().answer, line.reconcile().unverifiable) == (ReconciliationAnswer.UNPROVEN, 400)
     take_rows(line, ids(500, 900))
     found = line.reconcile()
-    assert (found.answer, found.lost) == (Answer.LOST, 400)
+    assert (found.answer, found.lost) == (ReconciliationAnswer.LOST, 400)
 
 
 @pytest.mark.full
@@ -81,10 +81,10 @@ def test_500_of_1000_records_of_a_contract_that_drops(appended: Line) -> None:
     line.produce(*(row(number) for number in range(500, 1_000)))
     line.enforce()
     assert line.ledger().totals.dropped == 500
-    assert line.reconcile().answer is Answer.HOLDS
+    assert line.reconcile().answer is ReconciliationAnswer.HOLDS
     take_rows(line, ids(500, 1_000))
     found = line.reconcile()
-    assert (found.answer, found.lost) == (Answer.LOST, 500)
+    assert (found.answer, found.lost) == (ReconciliationAnswer.LOST, 500)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_row_that_is_older_than_the_newest_record_of_its_key_is_lost(
     line.produce(row(2, 3), row(4, 1))
     line.enforce()
     found = line.reconcile()
-    assert (found.answer, found.in_no_output) == (Answer.HOLDS, 2)
+    assert (found.answer, found.in_no_output) == (ReconciliationAnswer.HOLDS, 2)
     if sink != "postgresql":
         return
     with line.database() as connection:
@@ -114,7 +114,7 @@ def test_a_row_that_is_older_than_the_newest_record_of_its_key_is_lost(
         stale = "UPDATE {} SET _source_offset = 0 WHERE id = 'r0'"
         connection.execute(sql.SQL(stale).format(table))
     found = line.reconcile()
-    assert (found.answer, found.lost) == (Answer.LOST, 1)
+    assert (found.answer, found.lost) == (ReconciliationAnswer.LOST, 1)
     assert (0, 1) in found.unaccounted
 
 
@@ -129,7 +129,7 @@ def test_a_row_of_another_topic_is_no_row_of_the_stream(
     line.contracts.plan = line.plan(primary_key=key)
     line.produce(*(row(number) for number in range(6)), row(0, 2))
     line.enforce()
-    assert line.reconcile().answer is Answer.HOLDS
+    assert line.reconcile().answer is ReconciliationAnswer.HOLDS
     if sink == "postgresql":
         with line.database() as connection:
             table = sql.Identifier(*line.contract_id.split("."))
@@ -141,4 +141,4 @@ def test_a_row_of_another_topic_is_no_row_of_the_stream(
         statement = f"UPDATE {name} SET _source.topic = 'another' WHERE id = 'r3'"  # noqa: S608 - a name of ours
         line.spark.sql(statement).collect()
     found = line.reconcile()
-    assert (found.answer, found.lost, found.twice) == (Answer.LOST, 1, 0)
+    assert (found.answer, found.lost, found.twice) == (ReconciliationAnswer.LOST, 1, 0)

@@ -37,7 +37,7 @@ from tidegate.contracts.stream.evidence import (
     REPLAY_HEADER,
 )
 from tidegate.contracts.stream.output_topics import replayed_topic
-from tidegate.contracts.stream.reconciliation import Answer
+from tidegate.contracts.stream.reconciliation import ReconciliationAnswer
 from tidegate.contracts.stream.replay import (
     ReplayAction,
     ReplayState,
@@ -433,7 +433,7 @@ def test_positions_that_are_gone_are_never_guessed(line: Line) -> None:
     topics = Topics(line.settings.kafka)
     topics.delete_before(replayed_topic(line.topic), topics.latest(replayed_topic(line.topic)))
     found = line.reconcile()
-    assert found.answer is Answer.UNPROVEN
+    assert found.answer is ReconciliationAnswer.UNPROVEN
     assert found.unverifiable == len(refused)
     request(line, fix=MENDED)
     line.enforce()

@@ -20,7 +20,7 @@ from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.stream.key_marks import KnownMarks
 from tidegate.contracts.stream.ledger import Position
 from tidegate.contracts.stream.output_topics import marks_topic
-from tidegate.contracts.stream.reconciliation import Answer
+from tidegate.contracts.stream.reconciliation import ReconciliationAnswer
 from tidegate.contracts.stream.replay import ReplayAction, ReplayState, Untouched
 from tidegate.spark_jobs.adopt.adopt import Adopter
 from tidegate.spark_jobs.kafka.topics import Topics
@@ -190,7 +190,7 @@ def test_a_replayed_record_without_mark_and_row_cannot_be_proven(line: Line) -> 
     marks, topics = marks_topic(line.topic), Topics(line.settings.kafka)
     topics.delete_before(marks, topics.latest(marks))
     found = line.reconcile()
-    assert (found.answer, found.lost, found.unverifiable) == (Answer.UNPROVEN, 0, 2)
+    assert (found.answer, found.lost, found.unverifiable) == (ReconciliationAnswer.UNPROVEN, 0, 2)
 
 
 @pytest.mark.full

@@ -23,8 +23,8 @@ from tidegate.contracts.errors import StreamStopped, Unavailable
 from tidegate.contracts.stream.evidence import headers_of
 from tidegate.contracts.stream.ledger import BatchTotals
 from tidegate.contracts.stream.output_topics import quarantine_topic
-from tidegate.contracts.stream.reconciliation import Answer
-from tidegate.spark_jobs.job.record_source import TopicSource
+from tidegate.contracts.stream.reconciliation import ReconciliationAnswer
+from tidegate.spark_jobs.job.record_source import ContractTopic
 from tidegate.spark_jobs.kafka.outputs import read_committed
 from tidegate.spark_jobs.kafka.source_topic import require_same
 from tidegate.spark_jobs.kafka.topics import Topics
@@ -242,7 +242,7 @@ def test_a_recreated_quarantine_is_read_from_its_beginning(line: Line) -> None:
     assert outputs(line) == (1, 1)
     assert line.ledger().totals == BatchTotals(written=1, quarantined=6, dropped=0, absent=0)
     found = line.reconcile()
-    assert (found.answer, found.lost, found.quarantined) == (Answer.LOST, 5, 1)
+    assert (found.answer, found.lost, found.quarantined) == (ReconciliationAnswer.LOST, 5, 1)
 
 
 def test_a_recreated_topic_stops_the_stream(either: Line) -> None:
@@ -346,8 +346,8 @@ def test_what_another_instance_judges_during_a_start_is_not_lost(
     line.produce(row(0, 1))
     line.enforce()
 
-    def open_slowly(*arguments: Any) -> TopicSource:
-        source = TopicSource(*arguments)
+    def open_slowly(*arguments: Any) -> ContractTopic:
+        source = ContractTopic(*arguments)
         monkeypatch.undo()
         add_partitions(line, 3)
         line.produce(row(0, 2), Sent(row(1, 3).value, None, 2))

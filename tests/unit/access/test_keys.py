@@ -22,7 +22,7 @@ from tidegate.gateway.access.keys import (
 from tidegate.gateway.access.principal import Grant, Role, read_grants
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.storage.access import StoredKey
-from tidegate.gateway.storage.audit_chain import Change
+from tidegate.gateway.storage.audit_chain import AuditedAction
 
 NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)
 VIEWER = read_grants(["viewer:a."])
@@ -179,7 +179,7 @@ class TestCabinet:
         assert cabinet.all() == ()
 
     def test_a_key_that_cannot_be_logged_is_not_made(self, factory: Factory, cabinet: KeyService) -> None:
-        factory.database.write(lambda stores: stores.audit.append(Change(NOON, "a", "b", "c")))
+        factory.database.write(lambda stores: stores.audit.append(AuditedAction(NOON, "a", "b", "c")))
         with pytest.raises(UnicodeEncodeError):
             cabinet.create("job", VIEWER, "cli:\ud800")
         assert cabinet.all() == ()

@@ -10,7 +10,7 @@ from fastapi import APIRouter
 from starlette.routing import BaseRoute, Route
 
 from tidegate.gateway.access.principal import Role
-from tidegate.gateway.access.rules import DESK, NATIVE, PUBLIC, RULES, Reach, Rule, rule_of
+from tidegate.gateway.access.rules import DESK, NATIVE, PUBLIC, RULES, AccessRule, Reach, rule_of
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.http.app import create_app
 from tidegate.gateway.http.confluent.operations import OPERATIONS
@@ -87,23 +87,23 @@ def test_public_paths_hold_no_data() -> None:
         "/desk/sign-out",
     }
     changing = {path: rule for (method, path), rule in DESK.items() if method != "GET"}
-    reveal = Rule(Role.APPROVER, Reach.SOMEWHERE)
+    reveal = AccessRule(Role.APPROVER, Reach.SOMEWHERE)
     assert changing == {
         "/desk/records/{topic}/{partition}/{offset}/reveal": reveal,
-        "/desk/streams/{stream}/actions/{action}": Rule(Role.APPROVER, Reach.STREAM),
-        "/desk/streams/{stream}/problems/{problem}/state": Rule(Role.PRODUCER, Reach.STREAM),
-        "/desk/streams/{stream}/problems/{problem}/assignee": Rule(Role.PRODUCER, Reach.STREAM),
-        "/desk/streams/{stream}/problems/{problem}/comments": Rule(Role.PRODUCER, Reach.STREAM),
-        "/desk/streams/{stream}/problems/{problem}/replay": Rule(Role.APPROVER, Reach.STREAM),
-        "/desk/streams/{stream}/problems/{problem}/replays": Rule(Role.APPROVER, Reach.STREAM),
-        "/desk/streams/{stream}/problems/{problem}/replays/{replay}": Rule(Role.APPROVER, Reach.STREAM),
-        "/desk/streams/{stream}/problems/{problem}/discards": Rule(Role.APPROVER, Reach.STREAM),
-        "/desk/streams/{stream}/quarantine/find": Rule(Role.VIEWER, Reach.STREAM),
-        "/desk/streams/{stream}/quarantine/download": Rule(Role.VIEWER, Reach.STREAM),
-        "/desk/streams/{stream}/quarantine/searches": Rule(Role.APPROVER, Reach.STREAM),
-        "/desk/streams/{stream}/quarantine/searches/{search}/cancel": Rule(Role.APPROVER, Reach.STREAM),
-        "/desk/keys": Rule(Role.ADMIN, Reach.EVERYWHERE),
-        "/desk/keys/{key_id}/revoke": Rule(Role.ADMIN, Reach.EVERYWHERE),
+        "/desk/streams/{stream}/actions/{action}": AccessRule(Role.APPROVER, Reach.STREAM),
+        "/desk/streams/{stream}/problems/{problem}/state": AccessRule(Role.PRODUCER, Reach.STREAM),
+        "/desk/streams/{stream}/problems/{problem}/assignee": AccessRule(Role.PRODUCER, Reach.STREAM),
+        "/desk/streams/{stream}/problems/{problem}/comments": AccessRule(Role.PRODUCER, Reach.STREAM),
+        "/desk/streams/{stream}/problems/{problem}/replay": AccessRule(Role.APPROVER, Reach.STREAM),
+        "/desk/streams/{stream}/problems/{problem}/replays": AccessRule(Role.APPROVER, Reach.STREAM),
+        "/desk/streams/{stream}/problems/{problem}/replays/{replay}": AccessRule(Role.APPROVER, Reach.STREAM),
+        "/desk/streams/{stream}/problems/{problem}/discards": AccessRule(Role.APPROVER, Reach.STREAM),
+        "/desk/streams/{stream}/quarantine/find": AccessRule(Role.VIEWER, Reach.STREAM),
+        "/desk/streams/{stream}/quarantine/download": AccessRule(Role.VIEWER, Reach.STREAM),
+        "/desk/streams/{stream}/quarantine/searches": AccessRule(Role.APPROVER, Reach.STREAM),
+        "/desk/streams/{stream}/quarantine/searches/{search}/cancel": AccessRule(Role.APPROVER, Reach.STREAM),
+        "/desk/keys": AccessRule(Role.ADMIN, Reach.EVERYWHERE),
+        "/desk/keys/{key_id}/revoke": AccessRule(Role.ADMIN, Reach.EVERYWHERE),
         "/desk/sign-in": PUBLIC,
         "/desk/sign-out": PUBLIC,
     }

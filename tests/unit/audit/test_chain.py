@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from tidegate.gateway.storage.audit_chain import (
     NO_ENTRY,
+    AuditedAction,
     AuditEntry,
-    Change,
     canonical_json,
     chained,
     check,
@@ -29,7 +29,9 @@ NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)
 def log(count: int = 5) -> list[AuditEntry]:
     entries: list[AuditEntry] = []
     for number in range(1, count + 1):
-        change = Change(NOON + timedelta(seconds=number), "key:a", "contract.published", f"s{number}-value")
+        change = AuditedAction(
+            NOON + timedelta(seconds=number), "key:a", "contract.published", f"s{number}-value"
+        )
         entries.append(chained(change, number, entries[-1].hash if entries else NO_ENTRY))
     return entries
 
@@ -37,8 +39,8 @@ def log(count: int = 5) -> list[AuditEntry]:
 def forged(entry: AuditEntry, **changes: object) -> AuditEntry:
     """Change an entry and hash it again, as an attacker with access to the database would."""
     changed = replace(entry, **changes)  # whatever is tried
-    values = {name: getattr(changed, name) for name in Change.__slots__}
-    return chained(Change(**values), changed.number, changed.previous)
+    values = {name: getattr(changed, name) for name in AuditedAction.__slots__}
+    return chained(AuditedAction(**values), changed.number, changed.previous)
 
 
 def test_an_entry_has_the_hash_that_the_documentation_describes() -> None:
@@ -108,14 +110,14 @@ def test_a_rewritten_log_is_detected_with_an_earlier_head() -> None:
 
 
 def test_an_instant_has_one_spelling_whatever_its_zone() -> None:
-    change = Change(NOON, "a", "b", "c")
+    change = AuditedAction(NOON, "a", "b", "c")
     elsewhere = replace(change, at=NOON.astimezone(timezone(timedelta(hours=2))))
     assert chained(change, 1, NO_ENTRY).hash == chained(elsewhere, 1, NO_ENTRY).hash
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 changes = st.builds(
-    Change,
+    AuditedAction,
     at=st.datetimes(datetime(1970, 1, 1), datetime(9999, 1, 1), timezones=st.just(UTC)),  # noqa: DTZ001 - hypothesis adds the zone
     who=texts,
     action=texts,
@@ -127,7 +129,7 @@ changes = st.builds(
 
 @given(changes, changes)
 def test_a_line_gives_back_its_entry_and_different_changes_have_different_hashes(
-    a: Change, b: Change
+    a: AuditedAction, b: AuditedAction
 ) -> None:
     first, second = (chained(change, 1, NO_ENTRY) for change in (a, b))
     assert read_line(canonical_json(document(first))) == first

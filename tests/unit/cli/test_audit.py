@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, text
 
-from tidegate.gateway.storage.audit_chain import NO_ENTRY, Change
+from tidegate.gateway.storage.audit_chain import NO_ENTRY, AuditedAction
 from tidegate.gateway.storage.database import Database
 
 from .conftest import Run
@@ -23,7 +23,9 @@ def heads(database_url: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A log of five entries; the hash of each."""
     monkeypatch.setenv("TIDEGATE_DATABASE_URL", database_url)
     database = Database(database_url)
-    changes = [Change(NOON, "key:a", "contract.published", f"ä{n}-value", None, "f" * 64) for n in range(5)]
+    changes = [
+        AuditedAction(NOON, "key:a", "contract.published", f"ä{n}-value", None, "f" * 64) for n in range(5)
+    ]
     added = database.write(lambda stores: [stores.audit.append(change).hash for change in changes])
     database.close()
     return added
@@ -100,7 +102,9 @@ def test_an_end_that_was_cut_off_shows_after_further_entries(
 ) -> None:
     tamper(database_url, "DELETE FROM audit WHERE number > 3")
     database = Database(database_url)
-    added = database.write(lambda stores: stores.audit.append(Change(NOON, "key:b", "key.created", "key:c")))
+    added = database.write(
+        lambda stores: stores.audit.append(AuditedAction(NOON, "key:b", "key.created", "key:c"))
+    )
     database.close()
     assert (added.number, added.previous) == (6, heads[4])
     checked = tidegate("audit", "verify")

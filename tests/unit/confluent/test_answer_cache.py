@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.confluent.conftest import Ask, record, respond
 from tidegate.gateway.factory import Factory
-from tidegate.gateway.http.confluent.calls import Answer
+from tidegate.gateway.http.confluent.calls import OperationAnswer
 from tidegate.gateway.http.confluent.middleware import KEPT_SECONDS, AnswerCache
 from tidegate.gateway.storage.subjects import SubjectVersion
 
@@ -19,7 +19,7 @@ KEY = (b"/schemas/ids/1", b"")
 def test_an_answer_is_kept_for_seconds_and_never_longer() -> None:
     now = 100.0
     cache = AnswerCache(lambda: now)
-    cache.keep(KEY, Answer({"schema": "x"}, headers={"ETag": '"1"'}), ("s",))
+    cache.keep(KEY, OperationAnswer({"schema": "x"}, headers={"ETag": '"1"'}), ("s",))
     now += KEPT_SECONDS
     found = cache.find(KEY)
     assert found is not None
@@ -31,14 +31,14 @@ def test_an_answer_is_kept_for_seconds_and_never_longer() -> None:
 
 def test_what_this_process_deletes_is_forgotten_at_once() -> None:
     cache = AnswerCache()
-    cache.keep(KEY, Answer({"schema": "x"}, headers={"ETag": '"1"'}), ("s",))
+    cache.keep(KEY, OperationAnswer({"schema": "x"}, headers={"ETag": '"1"'}), ("s",))
     cache.clear()
     assert cache.find(KEY) is None
 
 
 def test_kept_answers_have_a_bound_in_bytes() -> None:
     cache = AnswerCache()
-    large = Answer(content=b"x" * 20_000_000, headers={"ETag": '"1"'})
+    large = OperationAnswer(content=b"x" * 20_000_000, headers={"ETag": '"1"'})
     keys = [(b"/schemas/ids/%d" % number, b"") for number in range(5)]
     for key in keys:
         cache.keep(key, large, ("s",))
@@ -48,7 +48,7 @@ def test_kept_answers_have_a_bound_in_bytes() -> None:
 def test_long_queries_and_lists_of_subjects_count_as_bytes() -> None:
     """Callers choose the queries, and each schema may belong to thousands of subjects."""
     cache = AnswerCache()
-    answer = Answer({"schema": "x"}, headers={"ETag": '"1"'})
+    answer = OperationAnswer({"schema": "x"}, headers={"ETag": '"1"'})
     keys = [(b"/schemas/ids/1", b"%d" % number + b"x" * 20_000_000) for number in range(5)]
     for key in keys:
         cache.keep(key, answer, ("s",))

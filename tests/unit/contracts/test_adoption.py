@@ -13,9 +13,9 @@ from tidegate.contracts.errors import StreamStopped
 from tidegate.contracts.stream.adoption import (
     Adoption,
     Ahead,
-    Found,
+    OutputPositions,
     PartitionFound,
-    Proposal,
+    ProposedLedger,
     SourceRange,
     bounds,
     propose,
@@ -35,17 +35,17 @@ def found(
     quarantined: Iterable[Position] = (),
     ahead: Ahead | None = "quarantined",
     window: int | None = 100,
-) -> Found:
-    return Found(Sightings(written), Sightings(quarantined), ahead, window)
+) -> OutputPositions:
+    return OutputPositions(Sightings(written), Sightings(quarantined), ahead, window)
 
 
 def proposed(
-    outputs: Found,
+    outputs: OutputPositions,
     source: SourceRange = WHOLE,
     records: Iterable[Position] = (),
     *,
     from_earliest: bool = True,
-) -> Proposal:
+) -> ProposedLedger:
     limits = bounds(outputs, source, from_earliest=from_earliest)
     return propose(outputs, source, limits, Positions(records) & limits.holes)
 

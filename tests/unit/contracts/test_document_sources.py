@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tidegate.contracts.document.json_source import read_json
-from tidegate.contracts.document.source import MAX_DEPTH, MAX_NODES, Place, Source, exact_number
+from tidegate.contracts.document.source import MAX_DEPTH, MAX_NODES, Place, SourceDocument, exact_number
 from tidegate.contracts.document.yaml_source import read_yaml
 from tidegate.contracts.errors import ContractError
 
@@ -27,7 +27,7 @@ _JSON = st.recursive(
 )
 
 
-def _refusal(read: Callable[[str, str], Source], text: str) -> str:
+def _refusal(read: Callable[[str, str], SourceDocument], text: str) -> str:
     with pytest.raises(ContractError) as caught:
         read("doc", text)
     return str(caught.value)
@@ -59,7 +59,7 @@ def test_yaml_gives_the_values_that_were_written(value: object) -> None:
 def test_any_text_is_read_or_refused(text: str) -> None:
     for read in (read_json, read_yaml):
         with suppress(ContractError):
-            assert isinstance(read("doc", text), Source)
+            assert isinstance(read("doc", text), SourceDocument)
 
 
 def test_places_of_json() -> None:

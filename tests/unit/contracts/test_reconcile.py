@@ -9,7 +9,7 @@ from tests.reconciling import reconcile
 from tidegate.contracts.stream.ledger import BatchTotals, Ledger
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.reconcile import Retained, Upserts
-from tidegate.contracts.stream.reconciliation import Answer
+from tidegate.contracts.stream.reconciliation import ReconciliationAnswer
 
 SOURCE = [(0, offset) for offset in range(10)]
 
@@ -44,7 +44,7 @@ def test_what_is_lost_or_twice(
     written: list[tuple[int, int]], quarantined: list[tuple[int, int]], lost: int, twice: int
 ) -> None:
     found = reconcile(SOME_REFUSED, SOURCE, written, quarantined)
-    assert (found.answer, found.lost, found.twice) == (Answer.LOST, lost, twice)
+    assert (found.answer, found.lost, found.twice) == (ReconciliationAnswer.LOST, lost, twice)
 
 
 def test_dropped_records_are_in_no_output() -> None:
@@ -57,14 +57,16 @@ def test_dropped_records_are_in_no_output() -> None:
 def test_what_an_adoption_gave_up_is_unverifiable_and_hides_no_other_loss() -> None:
     ledger = LEDGER.model_copy(update={"totals": BatchTotals(written=8, unproven=2)})
     found = reconcile(ledger, SOURCE, SOURCE[:8], [])
-    assert (found.answer, found.lost, found.unverifiable) == (Answer.UNPROVEN, 0, 2)
+    assert (found.answer, found.lost, found.unverifiable) == (ReconciliationAnswer.UNPROVEN, 0, 2)
     found = reconcile(ledger, SOURCE, SOURCE[:7], [])
     assert (found.holds, found.lost, found.unverifiable) == (False, 1, 2)
 
 
-@pytest.mark.parametrize(("unknown", "answer", "twice"), [(3, Answer.UNPROVEN, 0), (1, Answer.LOST, 2)])
+@pytest.mark.parametrize(
+    ("unknown", "answer", "twice"), [(3, ReconciliationAnswer.UNPROVEN, 0), (1, ReconciliationAnswer.LOST, 2)]
+)
 def test_replayed_records_whose_positions_are_gone_prove_nothing(
-    unknown: int, answer: Answer, twice: int
+    unknown: int, answer: ReconciliationAnswer, twice: int
 ) -> None:
     """They are in both outputs: at most as many as the ledger counts are permitted."""
     ledger = counted(written=9, quarantined=1)
@@ -75,11 +77,11 @@ def test_replayed_records_whose_positions_are_gone_prove_nothing(
 
 def test_closed_records_whose_positions_are_gone_prove_nothing() -> None:
     ledger = counted(written=7, quarantined=3)
-    for unknown, answer in ((0, Answer.HOLDS), (2, Answer.UNPROVEN)):
+    for unknown, answer in ((0, ReconciliationAnswer.HOLDS), (2, ReconciliationAnswer.UNPROVEN)):
         found = reconcile(ledger, SOURCE, SOURCE[:7], SOURCE[7:], Retained(unknown_closed=unknown))
         assert (found.answer, found.unverifiable) == (answer, unknown)
     found = reconcile(ledger, SOURCE, SOURCE[:8], SOURCE[7:], Retained(unknown_closed=2))
-    assert found.answer is Answer.LOST
+    assert found.answer is ReconciliationAnswer.LOST
 
 
 def test_rows_that_no_published_batch_covers() -> None:
@@ -98,7 +100,7 @@ def test_superseded_and_deleted_records_are_in_no_output() -> None:
     assert reconcile(ledger, SOURCE, SOURCE[:4], [], upserts=rowless).lost == 1
     # Without the keys the counts fit, also when rows are others than they should be.
     unknown = reconcile(ledger, SOURCE, SOURCE[:5], [])
-    assert (unknown.answer, unknown.unverifiable) == (Answer.UNPROVEN, 5)
+    assert (unknown.answer, unknown.unverifiable) == (ReconciliationAnswer.UNPROVEN, 5)
     assert reconcile(ledger, SOURCE, SOURCE[:4], []).lost == 1
 
 
@@ -106,7 +108,7 @@ def test_a_row_that_is_older_than_its_record_is_lost_and_an_unclear_one_is_unver
     ledger = counted(written=5, superseded=5)
     rolled_back = Upserts(replaced=Positions(SOURCE[5:8]), unclear=Positions(SOURCE[8:9]))
     found = reconcile(ledger, SOURCE, SOURCE[:5], [], upserts=rolled_back)
-    assert (found.answer, found.lost, found.unverifiable) == (Answer.LOST, 1, 1)
+    assert (found.answer, found.lost, found.unverifiable) == (ReconciliationAnswer.LOST, 1, 1)
     assert found.unaccounted == set(SOURCE[8:])
 
 
@@ -126,14 +128,14 @@ def test_rows_of_what_the_source_has_deleted_are_counted_and_the_rest_is_looked_
     assert reconcile(LEDGER, SOURCE[4:], [*SOURCE, (0, 10)], [], retained).beyond == {(0, 10)}
     # They are old enough to have been deleted.
     missing = reconcile(LEDGER, SOURCE[4:], SOURCE[2:], [], retained)
-    assert (missing.answer, missing.lost, missing.unverifiable) == (Answer.UNPROVEN, 0, 2)
+    assert (missing.answer, missing.lost, missing.unverifiable) == (ReconciliationAnswer.UNPROVEN, 0, 2)
 
 
 def test_what_the_quarantine_topic_has_forgotten_is_unverifiable() -> None:
     ledger = counted(written=6, quarantined=4)
     trimmed = Retained(is_quarantine_whole=False)
     found = reconcile(ledger, SOURCE, SOURCE[:6], SOURCE[8:], trimmed)
-    assert (found.answer, found.forgotten, found.unverifiable) == (Answer.UNPROVEN, 2, 2)
+    assert (found.answer, found.forgotten, found.unverifiable) == (ReconciliationAnswer.UNPROVEN, 2, 2)
     assert reconcile(ledger, SOURCE, SOURCE[:5], SOURCE[8:], trimmed).lost == 1
     assert reconcile(ledger, SOURCE, SOURCE[:6], SOURCE[8:]).lost == 2
 

@@ -6,10 +6,10 @@ import pytest
 from pydantic import ValidationError
 
 from tidegate.contracts.stream.reconciliation import (
-    Answer,
     Findings,
     HeartbeatAnswer,
     NamedRecords,
+    ReconciliationAnswer,
     ReconciliationResult,
 )
 
@@ -57,16 +57,18 @@ def test_the_verdict_says_what_holds(changes: dict[str, object], verdict: str) -
 @pytest.mark.parametrize(
     ("changes", "answer"),
     [
-        ({}, Answer.HOLDS),
-        ({"unverifiable": 1}, Answer.UNPROVEN),
-        ({"holds": False, "lost": 2}, Answer.LOST),
-        ({"holds": False, "unverifiable": 1}, Answer.LOST),
+        ({}, ReconciliationAnswer.HOLDS),
+        ({"unverifiable": 1}, ReconciliationAnswer.UNPROVEN),
+        ({"holds": False, "lost": 2}, ReconciliationAnswer.LOST),
+        ({"holds": False, "unverifiable": 1}, ReconciliationAnswer.LOST),
     ],
 )
-def test_findings_of_a_version_without_answers_are_read(changes: dict[str, object], answer: Answer) -> None:
+def test_findings_of_a_version_without_answers_are_read(
+    changes: dict[str, object], answer: ReconciliationAnswer
+) -> None:
     """It said that a stream holds also when it could not know."""
     found = Findings.model_validate({**FINDINGS, **changes})
-    assert (found.answer, found.holds) == (answer, answer is Answer.HOLDS)
+    assert (found.answer, found.holds) == (answer, answer is ReconciliationAnswer.HOLDS)
     assert Findings.model_validate_json(found.model_dump_json()) == found
 
 

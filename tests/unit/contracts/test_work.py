@@ -13,7 +13,7 @@ from tests.steps import chain, loops, steps_of
 from tidegate.contracts.compatibility.compare import compare
 from tidegate.contracts.compatibility.expressions import MAX_STEPS, refuses_as_much
 from tidegate.contracts.compatibility.separation import MAX_PREPARATION, Search
-from tidegate.contracts.compatibility.witness_search import Judge, Pair
+from tidegate.contracts.compatibility.witness_search import ContractPair, Judge
 from tidegate.contracts.compiled import check_compiles
 from tidegate.contracts.document.load import parse_contract
 from tidegate.contracts.document.model import DataContract, JsonSchema
@@ -300,7 +300,7 @@ def test_preparing_records_that_separate_rules_takes_a_bounded_number_of_steps(
 ) -> None:
     """Values are collected and seeds are repaired within a budget, and what is left is undetermined."""
     base, candidate = make(size, 10), make(size, 5)
-    search = Search(Pair(Judge(base), Judge(candidate)))
+    search = Search(ContractPair(Judge(base), Judge(candidate)))
     refusals = [search.refusal(rule, []) for rule in candidate.rules]
     assert len(refusals) == len(candidate.rules)
     spent = MAX_PREPARATION - search._budget.left

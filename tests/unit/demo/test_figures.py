@@ -20,7 +20,7 @@ from tidegate.contracts.stream.report import BatchReport
 from tidegate.contracts.verdict import Disposition, Severity
 from tidegate.gateway.embedded.demo.admissions import CONTRACT_FILE, admissions_stream
 from tidegate.gateway.embedded.demo.figures import DemoReport, settle
-from tidegate.gateway.embedded.demo.outcome import RefusedRecord, StreamOutcome
+from tidegate.gateway.embedded.demo.outcome import DemoRefusal, StreamOutcome
 from tidegate.gateway.embedded.demo.stream import DemoStream
 
 START = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
@@ -45,7 +45,7 @@ def outcome(stream: DemoStream) -> StreamOutcome:
         if verdict.disposition is Disposition.QUARANTINED:
             codes = tuple(violation.code for violation in verdict.violations)
             evidence = Evidence(pointer, "ledger", "hospital.admissions@1.0.0", codes, verdict.violations)
-            refused.append(RefusedRecord(record["key"], record["value"], evidence))
+            refused.append(DemoRefusal(record["key"], record["value"], evidence))
         else:
             accepted.append(
                 {"topic": pointer.topic, "partition": pointer.partition, "offset": pointer.offset}

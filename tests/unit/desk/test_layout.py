@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import json
 
-from tidegate.gateway.http.desk.layout import Line, Mark, hex_rows, lay_out
+from tidegate.gateway.http.desk.layout import Line, MarkedBytes, hex_rows, lay_out
 from tidegate.gateway.http.desk.wording import visible_runs
-from tidegate.gateway.streams.masking import Mask
+from tidegate.gateway.streams.masking import HiddenBytes
 
 
 def written(lines: list[Line]) -> list[str]:
@@ -33,7 +33,7 @@ def test_one_value_a_line_with_the_bytes_as_they_are() -> None:
 
 
 def test_marks_are_on_their_pieces_only() -> None:
-    mark = Mark(5, 6, (1, 2))
+    mark = MarkedBytes(5, 6, (1, 2))
     lines = lay_out(b'{"a":1,"b":2}', (mark,))
     assert [(piece.text, piece.mark) for line in lines for piece in line.pieces if piece.mark] == [
         ("1", mark)
@@ -43,7 +43,7 @@ def test_marks_are_on_their_pieces_only() -> None:
 
 def test_masked_values_leave_no_byte() -> None:
     data = b'{"a":{"x":[1,2]},"b":"secret"}'
-    lines = lay_out(data, (), (Mask(5, 16, "pii"), Mask(21, 29, "pii")))
+    lines = lay_out(data, (), (HiddenBytes(5, 16, "pii"), HiddenBytes(21, 29, "pii")))
     assert written(lines) == ["{", '  "a": pii,', '  "b": pii', "}"]
     assert [piece.kind for line in lines for piece in line.pieces if piece.text == "pii"] == ["mask", "mask"]
 
@@ -51,7 +51,7 @@ def test_masked_values_leave_no_byte() -> None:
 def test_the_head_and_the_surroundings_of_marks_are_kept() -> None:
     data = json.dumps(list(range(1000)), separators=(",", ":")).encode()
     at = data.index(b"700")
-    shown = written(lay_out(data, (Mark(at, at + 3, (1,)),), head_lines=3))
+    shown = written(lay_out(data, (MarkedBytes(at, at + 3, (1,)),), head_lines=3))
     assert shown[:3] == ["[", "  0,", "  1,"]
     assert shown[3] == "(694 lines, 0 bytes)"
     assert shown[4:13] == [f"  {number}," for number in range(696, 705)]
@@ -61,12 +61,12 @@ def test_the_head_and_the_surroundings_of_marks_are_kept() -> None:
 def test_past_the_head_objects_without_a_mark_are_one_line() -> None:
     data = json.dumps([{"i": at} for at in range(100)], separators=(",", ":")).encode()
     at = data.index(b":90") + 1
-    shown = written(lay_out(data, (Mark(at, at + 2, (1,)),), head_lines=2))
+    shown = written(lay_out(data, (MarkedBytes(at, at + 2, (1,)),), head_lines=2))
     assert shown[-9:-1] == ["  {6},", "  {6},", "  {", '    "i": 90', "  },", "  {6},", "  {6},", "  {6},"]
 
 
 def test_what_is_no_json_follows_as_it_is() -> None:
-    mark = Mark(7, 10, (1,), "expected something else")
+    mark = MarkedBytes(7, 10, (1,), "expected something else")
     lines = lay_out(b'{"a":1 oops}', (mark,))
     assert written(lines) == ["{", '  "a": 1', "  oops}expected something else"]
     assert [(piece.text, piece.kind) for piece in lines[-1].pieces if piece.mark] == [
@@ -100,7 +100,7 @@ def test_what_cannot_be_seen_is_shown_by_its_code() -> None:
 
 
 def test_hexadecimal_rows_mark_and_mask_bytes() -> None:
-    rows, is_cut = hex_rows(b"0123456789abcdefXYZ", (Mark(1, 3, (1,)),), (Mask(4, 12, "pii"),))
+    rows, is_cut = hex_rows(b"0123456789abcdefXYZ", (MarkedBytes(1, 3, (1,)),), (HiddenBytes(4, 12, "pii"),))
     assert not is_cut
     assert [row.offset for row in rows] == [0]
     assert "".join(cell.character or "_" for cell in rows[0].cells) == "0123_cdefXYZ"
@@ -109,12 +109,12 @@ def test_hexadecimal_rows_mark_and_mask_bytes() -> None:
 
 def test_hexadecimal_rows_are_bounded() -> None:
     data = bytes(range(256)) * 1000
-    rows, is_cut = hex_rows(data, (Mark(200_000, 200_004, (1,)),), ())
+    rows, is_cut = hex_rows(data, (MarkedBytes(200_000, 200_004, (1,)),), ())
     assert is_cut
     assert [row.offset for row in rows if row.is_after_gap] == [199_968]
     assert len(rows) == 32 + 5
 
 
 def test_offsets_after_a_mask_are_not_told() -> None:
-    rows, _ = hex_rows(bytes(64), (), (Mask(20, 30, "pii"),))
+    rows, _ = hex_rows(bytes(64), (), (HiddenBytes(20, 30, "pii"),))
     assert [row.offset for row in rows] == [0, 16, None, None]

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tidegate.gateway.streams.json_places import ValueSpan, find
-from tidegate.gateway.streams.json_walk import Event, Part, Walk
+from tidegate.gateway.streams.json_walk import Event, JsonEvent, Walk
 
 
 def texts(data: bytes, pointer: str, declared: frozenset[str] | None = None) -> list[bytes]:
@@ -67,33 +67,33 @@ def test_absent_values_have_the_nearest_container() -> None:
 @pytest.mark.parametrize(
     ("data", "part", "start", "end", "reason"),
     [
-        (b"", Part.STOP, 0, 0, "the record ends before its value is complete"),
-        (b" ", Part.STOP, 1, 1, "the record ends before its value is complete"),
-        (b'{"a":1', Part.STOP, 6, 6, "the record ends before its value is complete"),
-        (b'{"a":"tr', Part.STOP, 5, 8, "the record ends inside this string"),
-        (b'{"a":}', Part.STOP, 5, 6, "a value is expected here"),
-        (b"[1,]", Part.STOP, 3, 4, "a value is expected here"),
-        (b"[,]", Part.STOP, 1, 2, "a value or ] is expected here"),
-        (b'{"a":1,}', Part.STOP, 7, 8, "a property name in quotes is expected here"),
-        (b"{a:1}", Part.STOP, 1, 2, "a property name in quotes or } is expected here"),
-        (b'{"a" 1}', Part.STOP, 5, 6, "a : is expected here"),
-        (b"[1 2]", Part.STOP, 3, 4, "a comma or a closing bracket is expected here"),
-        (b"[1}", Part.STOP, 2, 3, "a comma or a closing bracket is expected here"),
-        (b"{}{}", Part.STOP, 2, 3, "the value is complete, but more text follows"),
-        (b'{"a":NaN}', Part.FLAW, 5, 8, "JSON has no value for not-a-number or infinity"),
-        (b'{"a":-Infinity}', Part.FLAW, 5, 14, "JSON has no value for not-a-number or infinity"),
-        (b'{"a":01}', Part.FLAW, 5, 7, "this is not a JSON value"),
-        (b'{"a":1.}', Part.FLAW, 5, 7, "this is not a JSON value"),
-        (b"[nul]", Part.FLAW, 1, 4, "this is not a JSON value"),
-        (b'["\\q"]', Part.FLAW, 1, 5, "an escape in this string is not one of JSON's"),
-        (b'{"\\q":1}', Part.FLAW, 1, 5, "an escape in this string is not one of JSON's"),
-        (b'["\n"]', Part.FLAW, 1, 4, "a raw control character stands in this string"),
-        (b"\xef\xbb\xbf[]", Part.FLAW, 0, 3, "a byte order mark stands before the value"),
-        (b'["a\xff"]', Part.FLAW, 3, 4, "these bytes are not UTF-8"),
+        (b"", JsonEvent.STOP, 0, 0, "the record ends before its value is complete"),
+        (b" ", JsonEvent.STOP, 1, 1, "the record ends before its value is complete"),
+        (b'{"a":1', JsonEvent.STOP, 6, 6, "the record ends before its value is complete"),
+        (b'{"a":"tr', JsonEvent.STOP, 5, 8, "the record ends inside this string"),
+        (b'{"a":}', JsonEvent.STOP, 5, 6, "a value is expected here"),
+        (b"[1,]", JsonEvent.STOP, 3, 4, "a value is expected here"),
+        (b"[,]", JsonEvent.STOP, 1, 2, "a value or ] is expected here"),
+        (b'{"a":1,}', JsonEvent.STOP, 7, 8, "a property name in quotes is expected here"),
+        (b"{a:1}", JsonEvent.STOP, 1, 2, "a property name in quotes or } is expected here"),
+        (b'{"a" 1}', JsonEvent.STOP, 5, 6, "a : is expected here"),
+        (b"[1 2]", JsonEvent.STOP, 3, 4, "a comma or a closing bracket is expected here"),
+        (b"[1}", JsonEvent.STOP, 2, 3, "a comma or a closing bracket is expected here"),
+        (b"{}{}", JsonEvent.STOP, 2, 3, "the value is complete, but more text follows"),
+        (b'{"a":NaN}', JsonEvent.FLAW, 5, 8, "JSON has no value for not-a-number or infinity"),
+        (b'{"a":-Infinity}', JsonEvent.FLAW, 5, 14, "JSON has no value for not-a-number or infinity"),
+        (b'{"a":01}', JsonEvent.FLAW, 5, 7, "this is not a JSON value"),
+        (b'{"a":1.}', JsonEvent.FLAW, 5, 7, "this is not a JSON value"),
+        (b"[nul]", JsonEvent.FLAW, 1, 4, "this is not a JSON value"),
+        (b'["\\q"]', JsonEvent.FLAW, 1, 5, "an escape in this string is not one of JSON's"),
+        (b'{"\\q":1}', JsonEvent.FLAW, 1, 5, "an escape in this string is not one of JSON's"),
+        (b'["\n"]', JsonEvent.FLAW, 1, 4, "a raw control character stands in this string"),
+        (b"\xef\xbb\xbf[]", JsonEvent.FLAW, 0, 3, "a byte order mark stands before the value"),
+        (b'["a\xff"]', JsonEvent.FLAW, 3, 4, "these bytes are not UTF-8"),
     ],
 )
 def test_the_first_thing_that_is_not_json_is_placed(
-    data: bytes, part: Part, start: int, end: int, reason: str
+    data: bytes, part: JsonEvent, start: int, end: int, reason: str
 ) -> None:
     assert find(data, []).broken == Event(part, start, end, reason)
 

@@ -13,7 +13,7 @@ from tidegate.gateway.factory import Factory
 from tidegate.gateway.streams.quarantine import Origin
 from tidegate.gateway.streams.quarantine_index.merge import RefusalBatch
 from tidegate.gateway.streams.quarantine_index.partitions import IndexedPartitions, PartitionCommit
-from tidegate.gateway.streams.quarantine_index.refusals import ContractHints, RefusalReader, RefusedRecord
+from tidegate.gateway.streams.quarantine_index.refusals import ContractHints, RawRefusal, RefusalReader
 
 NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
 HINTS = ContractHints(
@@ -38,13 +38,13 @@ def refused(  # noqa: PLR0913 - each has a default
     contract: str = "adm",
     topic: str = "adm",
     **headers: str,
-) -> RefusedRecord:
+) -> RawRefusal:
     """Return a record as the job writes it to the quarantine topic."""
     verdict = Verdict(Disposition.QUARANTINED, tuple(violations))
     source = EventPointer(topic, partition, offset * 10)
     own = quarantine_headers(source, "ledger", f"{contract}@{version}", verdict)
     sent = [(name, value.encode()) for name, value in headers.items()]
-    return RefusedRecord(
+    return RawRefusal(
         partition, offset, int(at.timestamp() * 1000), f"k{offset}".encode(), value, [*sent, *own]
     )
 
@@ -63,14 +63,14 @@ class Process:
         secret = self.factory.database.read(lambda stores: stores.quarantine.secret())
         self.reader = RefusalReader(Origin(self.stream, self.stream), secret, lambda _: HINTS)
 
-    def read(self, records: Iterable[RefusedRecord]) -> RefusalBatch:
+    def read(self, records: Iterable[RawRefusal]) -> RefusalBatch:
         batch = RefusalBatch()
         for record in records:
             if (found := self.reader.read(record)) is not None:
                 batch.add(*found)
         return batch
 
-    def ingest(self, records: list[RefusedRecord], at_once: int = 1_000, low: int = 0) -> bool:
+    def ingest(self, records: list[RawRefusal], at_once: int = 1_000, low: int = 0) -> bool:
         """Index the records of one partition from the position on which the index is; False when another has it."""
         partition = records[0].partition
         claimed = self.partitions.claim(self.stream, partition, low, records[-1].offset + 1)
@@ -86,7 +86,7 @@ class Process:
         return True
 
 
-def many(count: int, partition: int = 0, seed: int = 1) -> list[RefusedRecord]:
+def many(count: int, partition: int = 0, seed: int = 1) -> list[RawRefusal]:
     """Return refused records of several problems, versions, producers and days, with gaps between their offsets."""
     chance = random.Random(seed + partition)  # noqa: S311 - test data
     kinds = [

@@ -9,7 +9,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from tidegate.gateway.factory import Factory
-from tidegate.gateway.storage.audit_chain import NO_ENTRY, AuditEntry, Change, check
+from tidegate.gateway.storage.audit_chain import NO_ENTRY, AuditedAction, AuditEntry, check
 from tidegate.gateway.storage.database import Database
 from tidegate.gateway.storage.sql import Stores
 
@@ -18,7 +18,8 @@ NOON = datetime(2026, 7, 1, 12, 0, 0, 123456, tzinfo=UTC)
 
 def append(factory: Factory, count: int = 1) -> tuple[AuditEntry, ...]:
     changes = [
-        Change(NOON, "key:a", "contract.published", f"s{n}-value", None, "f" * 64) for n in range(count)
+        AuditedAction(NOON, "key:a", "contract.published", f"s{n}-value", None, "f" * 64)
+        for n in range(count)
     ]
     return factory.database.write(lambda stores: tuple(stores.audit.append(change) for change in changes))
 
@@ -59,7 +60,7 @@ def test_a_page_is_oldest_first_and_may_be_of_one_subject(factory: Factory) -> N
 
 def test_a_write_that_fails_leaves_no_entry(factory: Factory) -> None:
     def work(stores: Stores) -> None:
-        stores.audit.append(Change(NOON, "key:a", "contract.published", "s-value"))
+        stores.audit.append(AuditedAction(NOON, "key:a", "contract.published", "s-value"))
         raise LookupError
 
     with pytest.raises(LookupError):

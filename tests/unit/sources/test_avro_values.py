@@ -12,7 +12,7 @@ import pytest
 
 from tests.hostile_avro import HOSTILE
 from tidegate.contracts.formats.writers import WriterSchema, WriterSchemas
-from tidegate.gateway.sources.avro_values import AvroValues
+from tidegate.gateway.sources.avro_values import FramedAvroValues
 
 SCHEMA: dict[str, Any] = {"type": "record", "name": "Order", "fields": [{"name": "amount", "type": "int"}]}
 WRITER = WriterSchema(7, UUID(int=7), "avro", json.dumps(SCHEMA))
@@ -25,7 +25,7 @@ def payload_of(amount: int) -> bytes:
 
 
 def test_a_topic_may_hold_values_with_prefixes_beside_values_with_headers() -> None:
-    values = AvroValues.of_registry(WriterSchemas((WRITER,), is_current=True))
+    values = FramedAvroValues.of_registry(WriterSchemas((WRITER,), is_current=True))
     assert values is not None
     prefixed = b"\0" + (7).to_bytes(4, "big") + payload_of(3)
     assert values.payload(prefixed, None) == payload_of(3)
@@ -35,7 +35,7 @@ def test_a_topic_may_hold_values_with_prefixes_beside_values_with_headers() -> N
 
 
 def test_values_in_unknown_frames_count_as_unreadable() -> None:
-    values = AvroValues.of_registry(WriterSchemas((WRITER,), is_current=True))
+    values = FramedAvroValues.of_registry(WriterSchemas((WRITER,), is_current=True))
     assert values is not None
     for value, header in [
         (b"", None),
@@ -49,7 +49,7 @@ def test_values_in_unknown_frames_count_as_unreadable() -> None:
 def test_values_are_converted_to_the_latest_version_even_if_its_id_is_lower() -> None:
     wide = {**SCHEMA, "fields": [*SCHEMA["fields"], {"name": "note", "type": "string", "default": ""}]}
     first = WriterSchema(9, UUID(int=9), "avro", json.dumps(wide))
-    values = AvroValues.of_registry(WriterSchemas((first, WRITER), is_current=True))
+    values = FramedAvroValues.of_registry(WriterSchemas((first, WRITER), is_current=True))
     assert values is not None
     assert values.schema == SCHEMA
 
@@ -61,6 +61,6 @@ def test_hostile_values_count_as_unreadable(schema: dict[str, Any], payload: byt
         WriterSchema(6, UUID(int=6), "avro", json.dumps(schema)),
         WriterSchema(7, UUID(int=7), "avro", json.dumps(more)),
     )
-    values = AvroValues.of_registry(WriterSchemas(writers, is_current=True))
+    values = FramedAvroValues.of_registry(WriterSchemas(writers, is_current=True))
     assert values is not None
     assert values.payload(b"\0\0\0\0\x06" + payload, None) == b""

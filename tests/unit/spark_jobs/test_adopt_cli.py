@@ -10,7 +10,7 @@ import typer
 
 from tests.ledgers import LEDGER
 from tidegate.contracts.errors import ConflictError, SettingsError
-from tidegate.contracts.stream.adoption import Found, SourceRange, bounds, propose
+from tidegate.contracts.stream.adoption import OutputPositions, SourceRange, bounds, propose
 from tidegate.contracts.stream.ledger import Position
 from tidegate.contracts.stream.positions import Positions, Sightings
 from tidegate.spark_jobs.adopt.adopt import Look, Skip
@@ -19,7 +19,7 @@ from tidegate.spark_jobs.adopt.confirmations import Confirmations
 
 
 def look(written: list[Position], quarantined: list[Position], records: list[Position]) -> Look:
-    found = Found(Sightings(written), Sightings(quarantined), "quarantined", 100)
+    found = OutputPositions(Sightings(written), Sightings(quarantined), "quarantined", 100)
     source = SourceRange({0: 1}, {0: 9})
     limits = bounds(found, source, from_earliest=True)
     proposal = propose(found, source, limits, Positions(records) & limits.holes)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tidegate.contracts.errors import SettingsError
-from tidegate.contracts.stream.reconciliation import Answer
+from tidegate.contracts.stream.reconciliation import ReconciliationAnswer
 from tidegate.gateway.exits import ExitCode
 from tidegate.spark_jobs import cli
 from tidegate.spark_jobs.cli import enforce, reconcile
@@ -78,8 +78,8 @@ def test_contracts_are_named_or_chosen(given: dict[str, Any], message: str) -> N
 def test_each_answer_of_reconcile_ends_with_a_code_of_its_own() -> None:
     """The third is neither success nor a finding."""
     assert cli._EXIT_CODES == {
-        Answer.HOLDS: ExitCode.OK,
-        Answer.LOST: ExitCode.FINDINGS,
-        Answer.UNPROVEN: ExitCode.UNPROVEN,
+        ReconciliationAnswer.HOLDS: ExitCode.OK,
+        ReconciliationAnswer.LOST: ExitCode.FINDINGS,
+        ReconciliationAnswer.UNPROVEN: ExitCode.UNPROVEN,
     }
     assert sorted(cli._EXIT_CODES.values()) == [0, 1, 6]

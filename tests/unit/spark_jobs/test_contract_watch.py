@@ -28,7 +28,7 @@ from tidegate.gateway.http.app import create_app
 from tidegate.gateway.settings import GatewaySettings
 from tidegate.spark_jobs.contract_source import RegistryGone
 from tidegate.spark_jobs.job.contract_watch import ContractWatch
-from tidegate.spark_jobs.settings import JobSettings, Selection
+from tidegate.spark_jobs.settings import ContractSelection, JobSettings
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
@@ -78,7 +78,11 @@ class Watched:
     """A watch over a registry, with a clock that a test turns."""
 
     def __init__(
-        self, line: Line, selection: Selection, auth: tuple[str, str] | None = None, **settings: object
+        self,
+        line: Line,
+        selection: ContractSelection,
+        auth: tuple[str, str] | None = None,
+        **settings: object,
     ) -> None:
         self.line = line
         self.clock = 0.0
@@ -124,8 +128,8 @@ PublishIt = Callable[..., None]
 def watch(client: Any) -> Watch:
     """Return a function that makes a watch: `watch(Selection(), **settings)`."""
 
-    def make(selection: Selection | None = None, **settings: object) -> Watched:
-        return Watched(Line(client), selection or Selection(), **settings)
+    def make(selection: ContractSelection | None = None, **settings: object) -> Watched:
+        return Watched(Line(client), selection or ContractSelection(), **settings)
 
     return make
 
@@ -200,9 +204,13 @@ def test_a_contract_that_is_deleted_and_brought_back(
 def test_prefixes_and_domains_choose(watch: Watch, publish: PublishIt) -> None:
     publish("hospital.a", "hospital.b", "lab.a", "lake")
     publish("ward.a", domain="ward")
-    assert watch(Selection(("hospital.", "lab."))).after(0).names == ["hospital.a", "hospital.b", "lab.a"]
-    assert watch(Selection(domains=("ward",))).after(0).names == ["ward.a"]
-    assert watch(Selection(("hospital.",), ("ward",))).after(0).names == []
+    assert watch(ContractSelection(("hospital.", "lab."))).after(0).names == [
+        "hospital.a",
+        "hospital.b",
+        "lab.a",
+    ]
+    assert watch(ContractSelection(domains=("ward",))).after(0).names == ["ward.a"]
+    assert watch(ContractSelection(("hospital.",), ("ward",))).after(0).names == []
 
 
 def test_all_is_what_the_key_may_read(
@@ -213,7 +221,7 @@ def test_all_is_what_the_key_may_read(
     guarded = Factory(settings.model_copy(update={"access": "on", "key_cache_seconds": 0.0}))
     with closing(guarded):
         line = Line(Client(create_app(guarded)))
-        job = Watched(line, Selection(), (key.key_id, key.secret)).after(0)
+        job = Watched(line, ContractSelection(), (key.key_id, key.secret)).after(0)
         assert job.names == ["hospital.a"]
         publish("hospital.b", "lab.b")
         assert job.after(10).names == ["hospital.a", "hospital.b"]
@@ -224,7 +232,7 @@ def test_all_is_what_the_key_may_read(
 
 def test_a_contract_that_leaves_its_domain_ends_its_stream(watch: Watch, publish: PublishIt) -> None:
     publish("a", domain="ward")
-    job = watch(Selection(domains=("ward",))).after(0)
+    job = watch(ContractSelection(domains=("ward",))).after(0)
     assert job.names == ["a"]
     publish("a", domain="lab", version="1.3.0")
     assert job.after(10).names == []

@@ -16,7 +16,7 @@ from tidegate.contracts.formats.writers import SCHEMA_HEADER, WriterSchema, Writ
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 from tidegate.contracts.privacy.tokens import MaskKey
 from tidegate.contracts.stream.positions import Positions
-from tidegate.spark_jobs.adopt.erase import Matches, Subject, texts_in_table
+from tidegate.spark_jobs.adopt.erase import PersonMatcher, Subject, texts_in_table
 from tidegate.spark_jobs.sinks.record_keys import KeyFields, RecordKeys
 
 KEY = MaskKey.of("k" * 32)
@@ -52,13 +52,13 @@ def message(value: bytes | None, key: bytes | None = None, **options: Any) -> Me
 def test_a_field_has_the_value(
     plan_of: Any, field: str, wanted: str, value: bytes | None, is_theirs: bool
 ) -> None:
-    matches = Matches(plan_of(), Subject(wanted, field))
+    matches = PersonMatcher(plan_of(), Subject(wanted, field))
     assert matches(message(value, key=b"p7")) is is_theirs
     assert matches.unread == 0
 
 
 def test_a_record_that_cannot_be_decoded_is_theirs_if_it_holds_the_value(plan_of: Any) -> None:
-    matches = Matches(plan_of(), Subject("p7", "admission_id"))
+    matches = PersonMatcher(plan_of(), Subject("p7", "admission_id"))
     assert [matches(message(each)) for each in (b'{"admission_id": "p7"', b"p8", b"\xffp7")] == [
         True,
         False,
@@ -68,13 +68,13 @@ def test_a_record_that_cannot_be_decoded_is_theirs_if_it_holds_the_value(plan_of
 
 
 def test_a_key_is_compared_as_bytes(plan_of: Any) -> None:
-    matches = Matches(plan_of(), Subject("p7"))
+    matches = PersonMatcher(plan_of(), Subject("p7"))
     assert [matches(message(b"p7", key=key)) for key in (b"p7", b"p70", None)] == [True, False, False]
 
 
 def test_an_unknown_field_names_those_that_there_are(plan_of: Any) -> None:
     with pytest.raises(NotFoundError, match="it has admission_date, admission_id, age, discharge_date"):
-        Matches(plan_of(), Subject("p7", "patient"))
+        PersonMatcher(plan_of(), Subject("p7", "patient"))
 
 
 def test_a_subject_in_a_log_does_not_name_the_person() -> None:

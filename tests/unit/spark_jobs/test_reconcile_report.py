@@ -8,7 +8,7 @@ from dataclasses import replace
 from tests import ledgers
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.reconcile import Reconciliation
-from tidegate.contracts.stream.reconciliation import Answer, FaultyRecords
+from tidegate.contracts.stream.reconciliation import FaultyRecords, ReconciliationAnswer
 from tidegate.spark_jobs.reconcile.report import as_findings, as_text, json_text
 
 LEDGER = ledgers.LEDGER.model_copy(update={"begin": {0: 5}, "end": {0: 1012}})
@@ -66,7 +66,7 @@ def test_records_of_no_fate_or_two_are_named_in_their_order() -> None:
 def test_a_quarantine_table_that_differs_is_told_apart_from_lost_records() -> None:
     found = as_findings(replace(FINE, not_kept=Positions({(0, 9)}), kept_twice=Positions({(1, 4)})), 20)
     assert (found.answer, found.lost, found.twice, found.is_only_of_quarantine_table) == (
-        Answer.LOST,
+        ReconciliationAnswer.LOST,
         0,
         0,
         True,
@@ -81,7 +81,11 @@ def test_a_quarantine_table_that_differs_is_told_apart_from_lost_records() -> No
 
 def test_what_cannot_be_proven_is_not_said_to_hold() -> None:
     found = as_findings(replace(FINE, past_retention=39, forgotten=2, unverifiable=42), 20)
-    assert (found.answer, found.holds, found.records) == (Answer.UNPROVEN, False, FaultyRecords())
+    assert (found.answer, found.holds, found.records) == (
+        ReconciliationAnswer.UNPROVEN,
+        False,
+        FaultyRecords(),
+    )
     text = as_text(found)
     assert "            42  unverifiable\n" in text
     assert text.endswith(

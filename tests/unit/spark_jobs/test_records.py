@@ -14,13 +14,13 @@ from tests.ledgers import NEW
 from tidegate.contracts.document.load import parse_contract
 from tidegate.contracts.document.model import Column, JsonSchema, Mask
 from tidegate.contracts.formats.writers import WriterSchema, WriterSchemas
-from tidegate.contracts.judge.groups import Group, group_plans
+from tidegate.contracts.judge.groups import GroupPlan, group_plans
 from tidegate.contracts.judge.plan import compile_plan
 from tidegate.contracts.privacy.tokens import MaskKey
 from tidegate.contracts.stream.evidence import EventPointer, Provenance, read_evidence, read_provenance
 from tidegate.contracts.verdict import Severity, Stage
 from tidegate.spark_jobs.kafka.outputs import Headers
-from tidegate.spark_jobs.kafka.topics import Topic
+from tidegate.spark_jobs.kafka.topics import TopicDescription
 from tidegate.spark_jobs.worker.records import Decided, Destination, accepted_records, refused_records
 
 CONTRACT = b"""
@@ -29,7 +29,7 @@ CONTRACT = b"""
 """
 PLAN = compile_plan(parse_contract(CONTRACT, name="t.json", read_schema=None).contract)
 LEDGER = NEW.model_copy(update={"name": "s@kafka"})
-TO = Destination(Topic("out", "i", 2, 1_000_000), LEDGER, PLAN)
+TO = Destination(TopicDescription("out", "i", 2, 1_000_000), LEDGER, PLAN)
 A = Column.model_validate({"name": "a", "from": "/a", "type": "long"})
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
@@ -114,7 +114,7 @@ def test_records_with_unknown_failed_slots_are_judged_again() -> None:
 
 
 def set_aside(table: pa.Table, *positions: tuple[int, int], most_bytes: int = 1_000_000) -> list[Made]:
-    to = Destination(Topic("out", "i", 2, most_bytes), LEDGER, PLAN)
+    to = Destination(TopicDescription("out", "i", 2, most_bytes), LEDGER, PLAN)
     decided = Decided(set_aside=frozenset(positions))
     return [Made(*each) for each in refused_records(table.to_batches(), to, Counter(), decided)]
 
@@ -172,11 +172,11 @@ def test_records_of_two_compatibility_groups_have_the_version_and_the_masks_of_t
     masking = base.model_copy(update={"mask": {"/b": Mask.REDACT}})
     # Both versions may not write the column of a field that one of them masks.
     groups = (
-        Group("1", frozenset({1}), compile_plan(masking, mask_key)),
-        Group(
+        GroupPlan("1", frozenset({1}), compile_plan(masking, mask_key)),
+        GroupPlan(
             "2", frozenset({2}), compile_plan(base.model_copy(update={"version": "2.0.0", "columns": (A,)}))
         ),
-        Group("3", frozenset({3}), None),
+        GroupPlan("3", frozenset({3}), None),
     )
     schemas = (WriterSchema(number, UUID(int=number), "json-schema", "true") for number in (1, 2, 3))
     plan = group_plans(groups, "2").with_writers(WriterSchemas(tuple(schemas), is_current=True))

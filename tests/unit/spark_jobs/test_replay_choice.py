@@ -18,7 +18,7 @@ from tidegate.contracts.stream.replay_preview import ReplayPreview
 from tidegate.contracts.verdict import Severity, Stage, Violation
 from tidegate.gateway.exits import ExitCode, exit_code
 from tidegate.spark_jobs.adopt.confirmations import Confirmations
-from tidegate.spark_jobs.adopt.replay import Choice, ReplayPlanner, parse_where, read_positions
+from tidegate.spark_jobs.adopt.replay import ReplayChoice, ReplayPlanner, parse_where, read_positions
 from tidegate.spark_jobs.adopt.replay_cli import _report
 from tidegate.spark_jobs.adopt.replay_preview import preview_text
 
@@ -63,7 +63,7 @@ def test_other_positions_are_refused(text: str) -> None:
 def test_more_records_than_a_request_may_have_are_refused_before_they_are_previewed() -> None:
     chosen = Positions.of({0: BitMap64(range(20_000_001)), 1: BitMap64([0])})
     with pytest.raises(SettingsError, match=r"20,000,002 refused records are chosen.*10,000,000 at most"):
-        object.__new__(ReplayPlanner).freeze(Choice(positions=chosen))
+        object.__new__(ReplayPlanner).freeze(ReplayChoice(positions=chosen))
 
 
 def test_a_position_that_no_topic_has_is_a_mistake_of_the_file() -> None:
@@ -89,7 +89,7 @@ def test_too_many_positions_are_refused_with_the_limit() -> None:
     ],
 )
 def test_a_refusal_is_chosen_by_all_that_is_named(where: list[str], *, is_chosen: bool) -> None:
-    assert Choice(where=parse_where(where)).has(REFUSED) is is_chosen
+    assert ReplayChoice(where=parse_where(where)).has(REFUSED) is is_chosen
 
 
 @pytest.mark.parametrize("text", ["rule", "rule=", "field=/age", "=x"])

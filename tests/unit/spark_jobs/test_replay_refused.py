@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 
 from tests.unit.gateway.quarantine_records import Process, refused
 from tidegate.contracts.errors import ConflictError, CredentialsError, NotFoundError, Unavailable
-from tidegate.contracts.registry_client.messages import Answer
+from tidegate.contracts.registry_client.messages import RegistryAnswer
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.replay import MOST_REQUEST_BYTES, digest_of_refusals, runs_of
 from tidegate.gateway.factory import Factory
@@ -58,7 +58,7 @@ def body(**changes: Any) -> bytes:
 )
 def test_what_the_registry_refuses_is_no_outage(client: Any, content: bytes, said: str, advice: str) -> None:
     response = client.post(f"/api/v1/streams/{STREAM}/replays", content)
-    answer = Answer(response.status_code, response.reason_phrase, response.content)
+    answer = RegistryAnswer(response.status_code, response.reason_phrase, response.content)
     with pytest.raises(ConflictError) as found:
         required(REGISTRY, answer, "request a replay")
     text = str(found.value)
@@ -87,7 +87,7 @@ def test_the_answer_of_something_else_is_told(
     status: int, content: bytes, error: type[Exception], said: str
 ) -> None:
     with pytest.raises(error, match=said):
-        required(REGISTRY, Answer(status, "Request Entity Too Large", content), "request a replay")
+        required(REGISTRY, RegistryAnswer(status, "Request Entity Too Large", content), "request a replay")
 
 
 def test_records_are_chosen_by_what_they_violate_since_a_replay(factory: Factory) -> None:

@@ -19,7 +19,7 @@ from tidegate.contracts.stream.replayed_chunk import ReplayedChunk
 from tidegate.spark_jobs.job import replay
 from tidegate.spark_jobs.job.replay import Prepared, Replayer
 from tidegate.spark_jobs.job.replay_chunk import FailedAgain, ReplayChunk
-from tidegate.spark_jobs.kafka.topics import Topic
+from tidegate.spark_jobs.kafka.topics import TopicDescription
 from tidegate.spark_jobs.sinks.sink import Replay
 from tidegate.spark_jobs.steps import Stopwatch, ignore_steps
 
@@ -47,7 +47,7 @@ class Sink:
 @pytest.fixture
 def replayer(monkeypatch: pytest.MonkeyPatch) -> Replayer:
     monkeypatch.setattr(replay, "_MOST_UNTOLD", 8)
-    parts: list[Any] = [None, None, Topics(), Sink(), Topic("t", "id", 1, 1_000_000)]
+    parts: list[Any] = [None, None, Topics(), Sink(), TopicDescription("t", "id", 1, 1_000_000)]
     made: Any = Replayer(*parts, Stopwatch("s", ignore_steps))
     made._closed._known = Closed()
     made._messages = lambda _, wanted: (Read(place, place) for _, place in wanted)

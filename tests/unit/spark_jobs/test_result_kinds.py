@@ -23,7 +23,7 @@ from tidegate.spark_jobs.worker.result_kinds import (
     AcceptedPart,
     AcceptedPiece,
     BytesRead,
-    DroppedOffsets,
+    DroppedBitmap,
     ExpectationPartials,
     LibraryRows,
     MarkedRows,
@@ -42,7 +42,7 @@ EACH: list[Result] = [
     RecordCount(0, int(Disposition.ACCEPTED), None, 1),
     FailedRecord(2, 7, None),
     BytesRead(1, 1 << 40),
-    DroppedOffsets(1, BitMap64([3, 1 << 40]).serialize()),
+    DroppedBitmap(1, BitMap64([3, 1 << 40]).serialize()),
     AcceptedPart("3@tidegate-1-00000-1"),
     RefusedFile("/tmp/00000-1.refused"),  # noqa: S108 - a name, and no file
     MarkedRows(b"\x00\xff"),
@@ -94,7 +94,7 @@ def test_the_results_of_all_tasks_are_put_together() -> None:
             RecordCount(0, 4, b"\x01", 1),
             FailedRecord(1, 4, b"\x02"),
             BytesRead(0, 10),
-            DroppedOffsets(0, BitMap64([1]).serialize()),
+            DroppedBitmap(0, BitMap64([1]).serialize()),
             AcceptedPart("a"),
         ],
         [
@@ -103,7 +103,7 @@ def test_the_results_of_all_tasks_are_put_together() -> None:
             FailedRecord(0, 9, None),
             FailedRecord(1, 3, None),
             BytesRead(0, 5),
-            DroppedOffsets(0, BitMap64([2]).serialize()),
+            DroppedBitmap(0, BitMap64([2]).serialize()),
             AcceptedPart("b"),
         ],
     ]

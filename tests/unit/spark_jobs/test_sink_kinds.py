@@ -18,7 +18,7 @@ from tidegate.contracts.errors import SettingsError
 from tidegate.contracts.stream.decide import Decision
 from tidegate.contracts.stream.ledger import BatchTotals
 from tidegate.gateway.cli.up import Sink as SinkOfUp
-from tidegate.spark_jobs.kafka.topics import Topic
+from tidegate.spark_jobs.kafka.topics import TopicDescription
 from tidegate.spark_jobs.options import read_settings
 from tidegate.spark_jobs.settings import SINKS, JobSettings, SinkRules
 from tidegate.spark_jobs.sinks.kind import SinkContext, SinkKind, kind_of
@@ -27,7 +27,7 @@ from tidegate.spark_jobs.steps import Stopwatch, ignore_steps
 
 PLAN = plan_with({})
 STREAM = PLAN.contract.id
-SOURCE = Topic(PLAN.contract.topic, "id", 2, 1_000_000)
+SOURCE = TopicDescription(PLAN.contract.topic, "id", 2, 1_000_000)
 PACKAGE = Path(tidegate.spark_jobs.__file__).parent
 
 

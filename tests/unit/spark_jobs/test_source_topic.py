@@ -8,7 +8,7 @@ from tidegate.contracts.errors import StreamStopped
 from tidegate.contracts.stream.history import HISTORY_PARTITION
 from tidegate.contracts.stream.ledger import Ledger, require_contiguous
 from tidegate.spark_jobs.kafka.source_topic import resume
-from tidegate.spark_jobs.kafka.topics import Topic
+from tidegate.spark_jobs.kafka.topics import TopicDescription
 
 LEDGER = Ledger(
     name="h.a@iceberg:1",
@@ -22,7 +22,7 @@ LEDGER = Ledger(
     scan_from={},
     slots=1,
 )
-SOURCE = Topic("t", "id-1", 2, 1_000_000)
+SOURCE = TopicDescription("t", "id-1", 2, 1_000_000)
 
 
 def test_each_partition_continues_where_the_ledger_ends() -> None:
@@ -54,15 +54,15 @@ def test_the_partition_of_a_history_is_not_looked_for_in_the_topic() -> None:
 @pytest.mark.parametrize(
     ("source", "earliest", "latest", "message"),
     [
-        (Topic("t", "id-2", 2, 1), {0: 0, 1: 0}, {0: 10, 1: 5}, "topic t was deleted and created again"),
-        (Topic("u", "id-2", 2, 1), {0: 0, 1: 0}, {0: 10, 1: 5}, "is about topic u, this stream reads t"),
+        (TopicDescription("t", "id-2", 2, 1), {0: 0, 1: 0}, {0: 10, 1: 5}, "topic t was deleted and created again"),
+        (TopicDescription("u", "id-2", 2, 1), {0: 0, 1: 0}, {0: 10, 1: 5}, "is about topic u, this stream reads t"),
         (SOURCE, {0: 11, 1: 0}, {0: 20, 1: 5}, "partition 0 begins at 11, the ledger ends at 10"),
         (SOURCE, {0: 0, 1: 0}, {0: 9, 1: 5}, "the broker has lost records that were judged"),
         (SOURCE, {0: 0, 1: 0, 2: 3}, {0: 10, 1: 5, 2: 4}, "partition 2 was added since the ledger was written"),
     ],
 )  # fmt: skip
 def test_a_topic_that_has_lost_something_stops_the_stream_with_a_way_out(
-    source: Topic, earliest: dict[int, int], latest: dict[int, int], message: str
+    source: TopicDescription, earliest: dict[int, int], latest: dict[int, int], message: str
 ) -> None:
     with pytest.raises(StreamStopped, match=f"{message}.*tidegate (adopt|archive) h.a"):
         resume(LEDGER, source, earliest, latest)

@@ -10,7 +10,7 @@ from tests.ledgers import LEDGER
 from tidegate.contracts.errors import StreamStopped
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.stream.history import HistoryMark
-from tidegate.spark_jobs.kafka.topics import Topic
+from tidegate.spark_jobs.kafka.topics import TopicDescription
 from tidegate.spark_jobs.sinks.sink import StreamStart
 from tidegate.spark_jobs.steps import Stopwatch, ignore_steps
 
@@ -26,7 +26,7 @@ from tidegate.spark_jobs.steps import Stopwatch, ignore_steps
     ],
 )
 def test_a_claim_is_above_every_epoch_that_can_have_been_reported(reported: int, claimed: int) -> None:
-    plan, source = cast("EnforcementPlan", None), cast("Topic", None)
+    plan, source = cast("EnforcementPlan", None), cast("TopicDescription", None)
     start = StreamStart(plan, source, {}, Stopwatch("s", ignore_steps), reported)
     assert start.numbered(LEDGER) == LEDGER.model_copy(update={"epoch": claimed - 1})
     assert start.numbered(LEDGER).claim(1).epoch == claimed
@@ -36,7 +36,7 @@ FIRST, SECOND = HistoryMark(load="h/load-0", end=4), HistoryMark(load="h/load-1"
 
 
 def test_a_claim_names_the_newest_load_of_a_history() -> None:
-    plan, source = cast("EnforcementPlan", None), cast("Topic", None)
+    plan, source = cast("EnforcementPlan", None), cast("TopicDescription", None)
     start = StreamStart(plan, source, {}, Stopwatch("s", ignore_steps), history=(FIRST, SECOND))
     assert start.claimable(LEDGER).history == SECOND
     held = LEDGER.model_copy(update={"history": FIRST})

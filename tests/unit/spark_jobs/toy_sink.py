@@ -15,7 +15,7 @@ from tidegate.contracts.stream.report import TableMaintenance, TableSize
 from tidegate.spark_jobs.settings import JobSettings, SinkSettings
 from tidegate.spark_jobs.sinks.kind import SinkContext, SinkKind
 from tidegate.spark_jobs.sinks.outputs import FindPlan, Outputs
-from tidegate.spark_jobs.sinks.sink import JudgedBatch, MicroBatch, Published, Replay, StreamStart
+from tidegate.spark_jobs.sinks.sink import CommittedBatch, JudgedBatch, MicroBatch, Replay, StreamStart
 from tidegate.spark_jobs.worker.record_spool import SpooledRecords
 from tidegate.spark_jobs.worker.result_kinds import RESULT
 from tidegate.spark_jobs.worker.task_results import TaskResults
@@ -72,13 +72,13 @@ class ToySink:
         results = TaskResults(RESULT.empty_table(), batch.plan, batch.asked, SpooledRecords(()))
         return JudgedBatch(batch, results, Positions(found))
 
-    def publish(self, judged: JudgedBatch[Positions], decision: Decision) -> Published:
+    def publish(self, judged: JudgedBatch[Positions], decision: Decision) -> CommittedBatch:
         """Keep positions and ledger."""
         batch = judged.batch
         new = LEDGERS[self._stream].publish(batch.published(decision, {}, 1, ""))
         LEDGERS[self._stream] = new
         WRITTEN.setdefault(self._stream, []).extend(judged.accepted.found)
-        return Published(new, decision.rules)
+        return CommittedBatch(new, decision.rules)
 
     def deletes_known_since(self) -> Vector:
         return {}

@@ -12,7 +12,7 @@ import pytest
 
 from tidegate.contracts.document.fields import value_at
 from tidegate.contracts.document.load import parse_contract
-from tidegate.contracts.document.source import Source, escape
+from tidegate.contracts.document.source import SourceDocument, escape
 from tidegate.contracts.document.yaml_source import read_yaml
 from tidegate.contracts.errors import ContractError
 from tidegate.contracts.exchange.imported import Imported
@@ -34,7 +34,7 @@ def read(name: str) -> Any:
 
 
 def imported(document: Any) -> Imported:
-    return read_foreign(Source("document.yaml", document, {}, {}, frozenset()))
+    return read_foreign(SourceDocument("document.yaml", document, {}, {}, frozenset()))
 
 
 def mappings(node: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:

@@ -14,7 +14,7 @@ import pytest
 from tidegate.contracts.compiled import check_compiles
 from tidegate.contracts.document.load import load_contract, parse_contract
 from tidegate.contracts.document.model import DataContract
-from tidegate.contracts.document.source import Source
+from tidegate.contracts.document.source import SourceDocument
 from tidegate.contracts.document.yaml_source import read_yaml
 from tidegate.contracts.errors import ContractError
 from tidegate.contracts.exchange.imported import Imported
@@ -72,7 +72,7 @@ schema:
 """
 
 
-def source_of(text: str) -> Source:
+def source_of(text: str) -> SourceDocument:
     return read_yaml("admissions.odcs.yaml", text)
 
 
@@ -210,7 +210,7 @@ def test_every_field_of_a_contract_survives_the_standard() -> None:
     for path in EXAMPLES:
         contract = load_contract(path).contract
         written = write_odcs(contract)
-        read_foreign(Source(path.name, written, {}, {}, frozenset()))  # valid by the official schema
+        read_foreign(SourceDocument(path.name, written, {}, {}, frozenset()))  # valid by the official schema
         again = contract_of(read_odcs(written))
         assert without_kept(again) == without_kept(contract)
 

@@ -18,7 +18,7 @@ from tidegate.contracts.infer.number_rules import nice_above, number_sentinels
 from tidegate.contracts.infer.profile import Profile
 from tidegate.contracts.infer.proposal import Proposal
 from tidegate.contracts.infer.text import contract_text
-from tidegate.contracts.infer.values import NumberProfile, Tally
+from tidegate.contracts.infer.values import NumberProfile, Occurrences
 from tidegate.contracts.judge.plan import compile_plan
 
 CHANCE = random.Random(5)  # noqa: S311 - repeatable records
@@ -303,7 +303,7 @@ def test_the_positions_of_exceptions_are_the_first_ones_also_of_records_that_wer
 
 
 def test_a_tally_keeps_the_smallest_positions_whatever_the_order_of_the_batches() -> None:
-    tally = Tally()
+    tally = Occurrences()
     for start in (400, 100, 300, 200):
         tally.add(np.ones(3, bool), np.arange(start, start + 3))
     assert (tally.count, tally.first) == (12, [100, 101, 102, 200, 201])

@@ -16,7 +16,7 @@ from tidegate.contracts.fastpath.avro_reader import compile_quick_reader
 from tidegate.contracts.fastpath.rules import FastRules
 from tidegate.contracts.formats.avro import AvroFormat
 from tidegate.contracts.formats.framing import Framed
-from tidegate.contracts.rules.compiled import RuleSet
+from tidegate.contracts.rules.compiled import CompiledRules
 from tidegate.contracts.verdict import Stage, Violation
 
 
@@ -238,7 +238,7 @@ MOST_BYTES = 64 * 1024
 def test_a_hostile_length_allocates_nothing(fits: Any, schema: Any, payload: bytes) -> None:
     payload_format = AvroFormat(AvroSchema(type="avro", definition=schema))
     values = pa.array([payload] * 100)
-    fast = AvroFastPath(payload_format, FastRules(RuleSet(()), payload_format.fields), ())
+    fast = AvroFastPath(payload_format, FastRules(CompiledRules(()), payload_format.fields), ())
     for decode in (payload_format.decode, fast.decode):
 
         def refuse_all(decode: Any = decode) -> None:

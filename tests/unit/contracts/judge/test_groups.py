@@ -14,7 +14,7 @@ import pytest
 
 from tidegate.contracts.errors import ContractError, Unavailable
 from tidegate.contracts.formats.writers import WriterSchema, WriterSchemas
-from tidegate.contracts.judge.groups import MOST_GROUPS, Group, group_plans
+from tidegate.contracts.judge.groups import MOST_GROUPS, GroupPlan, group_plans
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.verdict import Disposition
 
@@ -42,9 +42,9 @@ def grouped(make_plan: Any) -> Make:
         one = make_plan(V1, AGE | {"id": "old-age"}, AGE | {"id": "age"}, framing=framing, **(first or {}))
         two = make_plan(V2, AGE | {"id": "age"}, version="2.0.0", framing=framing, **newest)
         groups = (
-            Group("1", frozenset({1, 3}), one),
-            Group("2", frozenset({2}), two),
-            Group("gone", frozenset({4}), None),
+            GroupPlan("1", frozenset({1, 3}), one),
+            GroupPlan("2", frozenset({2}), two),
+            GroupPlan("gone", frozenset({4}), None),
         )
         return group_plans(groups, "2").with_writers(writers)
 
@@ -122,7 +122,7 @@ def test_what_has_to_be_framed_is_missing_its_frame_and_no_group(grouped: Make) 
 
 def test_the_only_enforced_group_judges_unframed_records(make_plan: Any) -> None:
     plan = make_plan(V1, framing="auto")
-    groups = (Group("1", frozenset({1}), plan), Group("2", frozenset({2}), None))
+    groups = (GroupPlan("1", frozenset({1}), plan), GroupPlan("2", frozenset({2}), None))
     found = group_plans(groups, "1").with_writers(WRITERS)
     assert codes(found, [value(None, {"ward": "icu"}), value(2, {"ward": "icu"})]) == [
         (),
@@ -247,15 +247,15 @@ def test_versions_that_cannot_write_one_table_are_refused(
     schema = {**first}.pop("schema", V1)
     one = make_plan(schema, framing="auto", **{key: each for key, each in first.items() if key != "schema"})
     two = make_plan(V2, version="2.0.0", framing="auto", **newest)
-    groups = (Group("1", frozenset({1}), one), Group("2", frozenset({2}), two))
+    groups = (GroupPlan("1", frozenset({1}), one), GroupPlan("2", frozenset({2}), two))
     with pytest.raises(ContractError, match=sentence):
         group_plans(groups, "2")
 
 
 def test_unframed_and_framed_groups_are_not_mixed(make_plan: Any) -> None:
     groups = (
-        Group("1", frozenset({1}), make_plan(V1, framing="none")),
-        Group("2", frozenset({2}), make_plan(V2, version="2.0.0", framing="auto")),
+        GroupPlan("1", frozenset({1}), make_plan(V1, framing="none")),
+        GroupPlan("2", frozenset({2}), make_plan(V2, version="2.0.0", framing="auto")),
     )
     with pytest.raises(ContractError, match=r"framing is auto in 2\.0\.0 and none in 1\.0\.0"):
         group_plans(groups, "2")
@@ -263,7 +263,7 @@ def test_unframed_and_framed_groups_are_not_mixed(make_plan: Any) -> None:
 
 def test_groups_are_bounded(make_plan: Any) -> None:
     plans = [make_plan(V1, framing="auto", version=f"{number}.0.0") for number in range(1, MOST_GROUPS + 2)]
-    groups = [Group(str(number), frozenset({number}), plan) for number, plan in enumerate(plans)]
+    groups = [GroupPlan(str(number), frozenset({number}), plan) for number, plan in enumerate(plans)]
     assert group_plans(groups[1:], "16").contract.version == "17.0.0"
     with pytest.raises(ContractError, match="17 compatibility groups have an enforced version, and 16 may"):
         group_plans(groups, "16")
