@@ -121,6 +121,7 @@ MEANINGS: Final = {
     "table_has_many_files": "The table has more than 100,000 data files: compact it.",
     "table_metadata_large": "The table has many snapshots or large metadata: commits become slow.",
     "table_not_maintained": "A part of the table's maintenance failed; the stream continues.",
+    "table_rows_missing": "A PostgreSQL table that was stored anew, as by a restore, has fewer rows than its ledger counts; `tidegate reconcile` names them.",
     "takeover_rehearsed": "A standby has judged some records and written nothing, so that a takeover finds all classes loaded.",
     "token_refused": "A bearer token was refused.",
     "trip_not_told": "The registry did not accept the report of a spent error budget; the job sends it again.",

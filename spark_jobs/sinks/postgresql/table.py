@@ -27,6 +27,7 @@ from tidegate.spark_jobs.progress import doing
 from tidegate.spark_jobs.sinks.evolution import BEGIN_AGAIN, cannot_follow, is_wider
 from tidegate.spark_jobs.sinks.maintenance import Orphans
 from tidegate.spark_jobs.sinks.merging import merge_limits, require_mode
+from tidegate.spark_jobs.sinks.postgresql.ledgers import ensure_ledgers, remember_storage, require_same_moment
 from tidegate.spark_jobs.sinks.postgresql.moves import Append, Connection, Merge, Move
 from tidegate.spark_jobs.sinks.postgresql.rows import (
     POSITIONS,
@@ -56,28 +57,7 @@ log = structlog.get_logger()
 _MAX_NAME_BYTES: Final = 63
 _MAX_KEY_BYTES: Final = 2600
 """A B-tree entry has at most 2,704 bytes; the remainder is for numbers and dates in the key, and for the header."""
-_LEDGER: Final = """
-CREATE TABLE IF NOT EXISTS tidegate.ledger (
-  stream text PRIMARY KEY,
-  identity uuid NOT NULL DEFAULT gen_random_uuid(),
-  epoch bigint NOT NULL DEFAULT 0,
-  n bigint NOT NULL DEFAULT 0,
-  ledger text
-)"""
 _HAS_LEDGERS: Final = "SELECT 1 FROM pg_tables WHERE schemaname = 'tidegate' AND tablename = 'ledger'"
-_LEDGER_STORAGE: Final = {
-    # Each batch updates its row. With free space on the page, the update is heap-only (HOT): it needs no index entry,
-    # and the old version is pruned by the next reader without a vacuum.
-    "fillfactor": "10",
-    # With a coarse server default, dead versions of long ledgers would accumulate in the TOAST table.
-    "autovacuum_vacuum_scale_factor": "0",
-    "autovacuum_vacuum_threshold": "200",
-    "toast.autovacuum_vacuum_scale_factor": "0",
-    "toast.autovacuum_vacuum_threshold": "200",
-}
-_UNTUNED: Final = """
-SELECT true FROM pg_class WHERE oid = 'tidegate.ledger'::regclass AND pg_has_role(relowner, 'USAGE')
-AND NOT coalesce(reloptions, '{}') @> ARRAY['fillfactor=10']"""
 _COLUMNS: Final = """
 SELECT attname, format_type(atttypid, atttypmod), attnotnull AND NOT atthasdef AND attidentity = ''
 FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped"""
@@ -137,10 +117,7 @@ class PostgresqlTable:
             connection.execute(_ONE_AT_A_TIME)  # two concurrent starts would both find no table
             for schema in (STAGING_SCHEMA, self._schema):
                 connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
-            connection.execute(_LEDGER)
-            if connection.execute(_UNTUNED).fetchone():
-                settings = ", ".join(f"{name} = {value}" for name, value in _LEDGER_STORAGE.items())
-                connection.execute(sql.SQL("ALTER TABLE tidegate.ledger SET (" + settings + ")"))
+            ensure_ledgers(connection)
             existing = self._columns(connection)
             others = self._others(connection)
             if existing and others:
@@ -270,7 +247,7 @@ class PostgresqlTable:
         held: Ledger | None,
         new: Ledger,
         *,
-        is_rebuilt: bool = False,  # noqa: ARG002 - rows and ledger are restored together
+        is_rebuilt: bool = False,
     ) -> Ledger | None:
         """Move staged rows into the table and update the ledger to `new` if, and only if, it is still `held`.
 
@@ -278,14 +255,19 @@ class PostgresqlTable:
         """
         staged = [Staged.parse(name) for name in json.loads(mark)]
         landed = new
+        is_claim = held is None or held.epoch != new.epoch
         try:
             with self._working("publish") as connection:
+                if is_claim and not is_rebuilt and not self._is_upsert:
+                    require_same_moment(connection, self._stream, self._quoted)
                 if staged:
                     assert self._move is not None, "ensure was called"  # noqa: S101 - a programming error
                     landed = new.model_copy(update={"totals": self._move(connection, staged, new.totals)})
                     self._drop(connection, staged)
                 # Last, so that the ledger's row is locked only for the duration of the commit.
                 self._compare_and_set(connection, held, landed)
+                if is_claim:
+                    remember_storage(connection, self._stream, self._quoted)
         except Fenced:
             raise
         except (Unavailable, StreamStopped):
@@ -297,7 +279,7 @@ class PostgresqlTable:
             if found != held:
                 raise Fenced(_fenced(self.name)) from None
             raise
-        if held is None or held.epoch != new.epoch:
+        if is_claim:
             self._clean(new.epoch)
         return landed
 

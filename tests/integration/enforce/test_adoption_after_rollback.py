@@ -13,6 +13,7 @@ from tests.integration.enforce.line import Line, Sent, row
 from tests.integration.enforce.test_rolled_back import (
     append_by_hand,
     forget_log,
+    restored_later,
     roll_back,
     snapshots,
     with_two_delta_batches,
@@ -46,6 +47,27 @@ def test_a_ledger_topic_that_was_restored_from_an_older_moment_stops_the_stream(
     with pytest.raises(StreamStopped, match=r"restored from an older moment.*adopt .* --replace"):
         line.enforce()
     assert (len(line.accepted()), len(line.quarantined())) == outputs
+    adopting.rebuild(line, replace=True)
+    line.produce(*(row(n, 999 if n % 4 == 1 else n) for n in range(16, 20)))
+    line.enforce()
+    require_exactly_once(line)
+    assert line.ledger().totals.offsets == 20
+
+
+@pytest.mark.full
+def test_a_ledger_in_postgresql_that_is_older_than_its_rows_stops_the_stream(
+    published_line: Callable[..., Line], adopting: Adopting
+) -> None:
+    line = published_line("postgresql")
+    line.produce(*(row(n, 999 if n % 4 == 1 else n) for n in range(8)))
+    line.enforce()
+    with restored_later(line, with_rows=False):
+        line.produce(*(row(n, 999 if n % 4 == 1 else n) for n in range(8, 16)))
+        line.enforce()
+    before = line.rows()
+    with pytest.raises(StreamStopped, match=r"restored from an older moment.*adopt .* --replace"):
+        line.enforce()
+    assert line.rows() == before
     adopting.rebuild(line, replace=True)
     line.produce(*(row(n, 999 if n % 4 == 1 else n) for n in range(16, 20)))
     line.enforce()

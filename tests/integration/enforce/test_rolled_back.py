@@ -294,16 +294,17 @@ def test_a_delta_log_that_is_cleaned_up_to_the_ledger_continues(make_line: Calla
 
 
 @contextmanager
-def restored_later(line: Line) -> Iterator[None]:
-    """Back rows and ledger up in PostgreSQL, and restore both at the end."""
+def restored_later(line: Line, *, with_rows: bool = True) -> Iterator[None]:
+    """Back rows and ledger up in PostgreSQL, and restore the ledger at the end, `with_rows` or alone."""
     rows = sql.Identifier(*qualified_name(line.contract_id))
     with line.database() as connection:
         connection.execute(sql.SQL("CREATE TABLE backup_rows AS TABLE {}").format(rows))
         connection.execute("CREATE TABLE backup_ledger AS TABLE tidegate.ledger")
     yield
     with line.database() as connection:
-        connection.execute(sql.SQL("DELETE FROM {}").format(rows))
-        connection.execute(sql.SQL("INSERT INTO {} TABLE backup_rows").format(rows))
+        if with_rows:
+            connection.execute(sql.SQL("DELETE FROM {}").format(rows))
+            connection.execute(sql.SQL("INSERT INTO {} TABLE backup_rows").format(rows))
         connection.execute("DELETE FROM tidegate.ledger")
         connection.execute("INSERT INTO tidegate.ledger TABLE backup_ledger")
 

@@ -88,8 +88,10 @@ def stage_at(target: CopyTarget, plan: EnforcementPlan, records: Sequence[Record
 
 def publish(table: PostgresqlTable, plan: EnforcementPlan, held: Ledger, records: Sequence[Record]) -> Ledger:
     """Stage and publish one batch."""
+    partitions = {0, *(each.partition for each in records)}
+    begin, end = dict.fromkeys(partitions, 0), dict.fromkeys(partitions, 9)
     new = held.publish(
-        PublishedBatch({0: 0}, {0: 9}, {}, BatchTotals(written=len(records)), "hospital.admissions@1.0.0", 1)
+        PublishedBatch(begin, end, {}, BatchTotals(written=len(records)), "hospital.admissions@1.0.0", 1)
     )
     landed = table.publish(table.stage(stage(table, plan, records, held.epoch)), held, new)
     assert landed is not None
