@@ -58,6 +58,7 @@ MEANINGS: Final = {
     "output_topic_forgets": "An output topic has a retention that will delete refused or accepted records.",
     "problem_watch_failed": "The states of the problems of a stream could not be looked at; it is tried again after 15 seconds.",
     "problem_state_changed": "A person changed the state of a problem of refused records.",
+    "pause_not_in_ledger": "The ledger could not be claimed to store the number of decisions; the stream is paused nevertheless.",
     "quarantine_index_failed": "The index of the quarantine topics cannot go on; it tries again every five seconds, and logs the first failure.",
     "quarantine_partition_set_aside": "One partition of a quarantine topic cannot be read; the index of the others goes on, and this one is tried again after a minute.",
     "quarantine_table_filling": "The table of refused records is far behind the quarantine topic; the job adds this many records and goes on.",

@@ -153,7 +153,7 @@ class Ledger(BaseModel):
         default=0,
         exclude_if=not_,
         ge=0,
-        description="Number of decisions about the stream (pauses, ...) that the registry knew at the last batch.",
+        description="Number of decisions about the stream (pauses, ...) that the registry knew at the last claim or batch.",
     )
     replayed: int = Field(
         default=0,

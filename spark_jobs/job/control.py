@@ -130,6 +130,11 @@ class RegistryControl:
         assert self._known is not None  # noqa: S101 - set by _ask, or raised above
         return self._known
 
+    @property
+    def is_known_paused(self) -> bool:
+        """Return whether the gateway has stored the pause of the stream, as far as this process knows."""
+        return self._known is not None and self._known.is_paused and self._unsent is None
+
     def require_decisions(self, known: int) -> None:
         """Raise StreamStopped unless the gateway has at least `known` decisions, the number in the ledger."""
         if self._known is not None:

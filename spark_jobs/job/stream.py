@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from pyspark import inheritable_thread_target
 
+from tidegate.contracts.crash import described
 from tidegate.contracts.errors import Fenced, StreamStopped, Unavailable
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.stream.control import EventKind, Heartbeat
@@ -26,6 +27,7 @@ from tidegate.spark_jobs.contract_source import ContractSource
 from tidegate.spark_jobs.job.batch_limits import BatchLimits
 from tidegate.spark_jobs.job.batch_report import BatchOutcome, figures_of, log_batch, report_of
 from tidegate.spark_jobs.job.control import AlwaysRunning, Control, StreamPaused, require_running
+from tidegate.spark_jobs.job.endings import outcome_of
 from tidegate.spark_jobs.job.expectations import BatchExpectations, refused
 from tidegate.spark_jobs.job.great_expectations_runner import GreatExpectationsRunner
 from tidegate.spark_jobs.job.lease import Stop
@@ -36,7 +38,7 @@ from tidegate.spark_jobs.job.reports import Reporter
 from tidegate.spark_jobs.job.shadow_source import NoShadows, ShadowSource
 from tidegate.spark_jobs.job.source import BatchHandler
 from tidegate.spark_jobs.kafka.source_topic import another_topic, find_source
-from tidegate.spark_jobs.kafka.topics import Topics, TransactionEnded
+from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.settings import JobSettings
 from tidegate.spark_jobs.sinks.kind import SinkContext, kind_of
 from tidegate.spark_jobs.sinks.sink import CommittedBatch, JudgedBatch, MicroBatch, StreamStart
@@ -188,31 +190,8 @@ class StreamAttempt:
             self._replay_loop.step()
 
     def _outcome(self, failure: BaseException) -> BaseException:
-        """Return the error that ends the attempt; the ledger shows whether another instance has taken over.
-
-        A broker returns the same error for two causes: another producer has initialized our transactional.id, or a
-        transaction was open for too long and was aborted. So a fence alone does not prove another instance.
-        """
-        if isinstance(failure, StreamStopped) and not isinstance(failure, Fenced):
-            return failure
-        try:
-            is_held = self._sink.is_held()
-        except Unavailable as unknown:
-            return unknown if isinstance(failure, Fenced) else failure  # the next attempt will find out
-        if not is_held:
-            overtaken = Fenced(f"{self._contract_id}: another instance of this stream has taken over")
-            overtaken.__cause__ = failure
-            return overtaken
-        if not isinstance(failure, Fenced):
-            return failure
-        seconds = self._job.settings.transaction_timeout_seconds
-        outage = TransactionEnded(
-            f"{self._contract_id}: the broker has ended a transaction of this stream, whose ledger is unchanged; the stream "
-            "starts again. Either another instance is about to take over, or the transaction was open for more than "
-            f"{seconds} s. If this comes back, raise TIDEGATE_TRANSACTION_TIMEOUT_SECONDS or lower TIDEGATE_MAX_OFFSETS"
-        )
-        outage.__cause__ = failure
-        return outage
+        timeout_seconds = self._job.settings.transaction_timeout_seconds
+        return outcome_of(failure, self._contract_id, self._sink.is_held, timeout_seconds)
 
     def _start(self) -> Query:
         trace = self._job.tracer.begin("stream start", {"tidegate.stream": self._contract_id})
@@ -236,10 +215,28 @@ class StreamAttempt:
             raise
 
     def _claim(self, watch: Stopwatch) -> None:
-        """Open source and sink by the current contract, and claim the ledger."""
+        """Open source and sink by the current contract, and claim the ledger. Raises StreamPaused if it is paused."""
         with watch(Step.CONTRACT):
             self._plan = self._contracts.current()
-            require_running(self._control.current())
+            control = self._control.current()
+        if control.is_paused:
+            self._note_pause(control.revision)
+        require_running(control)
+        self._open(watch, control.revision)
+
+    def _note_pause(self, decisions: int) -> None:
+        """Claim the ledger only to store the number of decisions, best effort.
+
+        A registry that is later restored without the pause is then noticed at the next start.
+        """
+        try:
+            self._open(Stopwatch(self._contract_id, self._job.observer), decisions)
+            self._sink.close()
+        except Exception as error:  # noqa: BLE001 - the stream is paused, whatever is wrong with its table
+            log.warning("pause_not_in_ledger", stream=self._contract_id, error=described(error))
+
+    def _open(self, watch: Stopwatch, decisions: int) -> None:
+        """Open source and sink by the contract, and claim the ledger with this number of decisions."""
         job = self._job
         self._source = find_source(job.topics, self._plan)
         self._records = self._open_source(job.spark, job.settings, job.topics, self._plan, self._source)
@@ -259,6 +256,7 @@ class StreamAttempt:
             watch,
             self._control.reported_epoch(),
             self._records.history,
+            decisions,
         )
         self._ledger = self._sink.start(start)
         watch = Stopwatch(self._contract_id, job.observer)

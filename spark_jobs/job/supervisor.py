@@ -22,7 +22,6 @@ from py4j.protocol import Py4JError
 from pyspark import InheritableThread
 from pyspark.errors import PySparkException, PythonException
 
-from tidegate.contracts.address_secrets import masked
 from tidegate.contracts.crash import described
 from tidegate.contracts.errors import Fenced, StreamStopped, TidegateError, Unavailable
 from tidegate.contracts.judge.plan import EnforcementPlan
@@ -39,6 +38,7 @@ from tidegate.spark_jobs.history.request import HistoryRequest
 from tidegate.spark_jobs.job.batch_limits import BatchLimits
 from tidegate.spark_jobs.job.contract_watch import ContractWatch
 from tidegate.spark_jobs.job.control import RegistryControl, StreamPaused
+from tidegate.spark_jobs.job.endings import brief, event_of, java_is_gone, severity, shown_reason
 from tidegate.spark_jobs.job.halving import may_blame_record, reason_to_halve, stopped_by_record
 from tidegate.spark_jobs.job.lease import Lease, StopOrLoss
 from tidegate.spark_jobs.job.reconciler import Reconciler
@@ -53,7 +53,6 @@ log = structlog.get_logger()
 _MAY_PASS = (Unavailable, PySparkException, Py4JError, KafkaException)
 """Errors that may be temporary: of the broker, the registry, the store, or a lost worker."""
 
-_CAUSE = "Caused by: "
 _HEARTBEATS_AT_ONCE = 16
 _LONGEST_BACKOFF_SECONDS = 30.0
 _MOST_DOUBLINGS = 100
@@ -168,7 +167,7 @@ class StreamThread(InheritableThread):
                 # An idle stream publishes no batch, so a long run counts as success too.
                 is_well = attempt.published or attempt.seconds >= self._job.settings.restart_reset_seconds
                 failures = 0 if is_well else failures
-                if not self._is_halved(error, attempt):
+                if not self._is_halved(error, attempt) and not self._is_noted_next(error, attempt):
                     failures = self._after(self._named(error, attempt), failures)
             else:
                 if not self._lease.is_lost:
@@ -200,15 +199,19 @@ class StreamThread(InheritableThread):
         failed = attempt.failed
         if failed is None or self._reason_to_halve(error) is None or not self._limits.halve(*failed):
             return False
-        log.warning("batch_halved", stream=self.contract_id, offsets=span(*failed), error=_brief(error))
+        log.warning("batch_halved", stream=self.contract_id, offsets=span(*failed), error=brief(error))
         return True
+
+    def _is_noted_next(self, error: BaseException, attempt: StreamAttempt) -> bool:
+        """Return whether the next attempt only writes the pause that ended this one into the ledger, and ends too."""
+        return isinstance(error, StreamPaused) and attempt.seconds > 0 and self._control.is_known_paused
 
     def _named(self, error: BaseException, attempt: StreamAttempt) -> BaseException:
         """Return the error to handle; if a batch of one offset has failed, an error that names the record."""
         reason, failed = self._reason_to_halve(error), attempt.failed
         if failed is None or reason is None or not may_blame_record(error):
             return error
-        log.error("record_failed", stream=self.contract_id, error=_brief(error))
+        log.error("record_failed", stream=self.contract_id, error=brief(error))
         return stopped_by_record(self.contract_id, attempt.topic, failed, reason)
 
     def _reason_to_halve(self, error: BaseException) -> str | None:
@@ -226,7 +229,7 @@ class StreamThread(InheritableThread):
         if isinstance(error, StreamPaused) and not self._job.settings.available_now:
             return self._sit_out(error)
         if not isinstance(error, TidegateError) and self._is_spark_gone():
-            error = SparkGone(_gone(self.contract_id))
+            error = SparkGone(java_is_gone(self.contract_id))
         failures += 1
         if (
             self._contracts.is_away
@@ -240,7 +243,7 @@ class StreamThread(InheritableThread):
 
     def _sit_out(self, paused: StreamPaused) -> int | None:
         """Wait until a person resumes the stream; return the failures to count, None if the stream has ended."""
-        log.warning("stream_paused", stream=self.contract_id, reason=_brief(paused))
+        log.warning("stream_paused", stream=self.contract_id, reason=brief(paused))
         self.running.set()  # a readiness check must not wait for a person
         try:
             self._control.await_resumed()
@@ -274,7 +277,7 @@ class StreamThread(InheritableThread):
             stream=self.contract_id,
             failures=failures,
             seconds=round(seconds, 1),
-            error=_brief(error),
+            error=brief(error),
         )
         self._is_restarting = True
         # Streams that failed together must not all retry at the same moment.
@@ -282,9 +285,7 @@ class StreamThread(InheritableThread):
 
     def _end(self, error: BaseException) -> None:
         if isinstance(error, _MAY_PASS) and not isinstance(error, (TidegateError, PythonException)):
-            self.failure = Unavailable(
-                f"{self.contract_id}: gave up after repeated failures: {_brief(error)}"
-            )
+            self.failure = Unavailable(f"{self.contract_id}: gave up after repeated failures: {brief(error)}")
             self.failure.__cause__ = error
         else:
             self.failure = error
@@ -293,11 +294,11 @@ class StreamThread(InheritableThread):
             "stream_failed",
             stream=self.contract_id,
             kind=type(error).__name__,
-            error=_brief(error),
+            error=brief(error),
             exc_info=None if is_ours else error,
         )
         if not isinstance(error, StreamPaused):  # the gateway knows of the pause already
-            self._control.report_event(_kind(error), _shown_reason(self.failure))
+            self._control.report_event(event_of(error), shown_reason(self.failure))
 
 
 def run_streams(
@@ -332,7 +333,7 @@ def run_streams(
         _wait_for(threads, lambda: False)
     failures = [thread.failure for thread in threads if thread.failure is not None]
     if failures:
-        raise max(failures, key=_weight)
+        raise max(failures, key=severity)
     return received[0] if received else None
 
 
@@ -370,7 +371,7 @@ def watch_streams(
             watch.stop()
             _wait_for(watch.streams, lambda: False)
     if job.settings.available_now and watch.failures and not received:
-        raise max(watch.failures, key=_weight)
+        raise max(watch.failures, key=severity)
     return received[0] if received else None
 
 
@@ -450,51 +451,3 @@ def _stop_on_signal(stopping: Event) -> Iterator[list[int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _weight(error: BaseException) -> int:
-    """Return the severity of a failure: highest for a bug, then errors that need a person, then temporary ones."""
-    match error:
-        case Fenced():
-            return 2
-        case StreamStopped():
-            return 3
-        case Unavailable():
-            return 1
-        case TidegateError():
-            return 4
-        case _:
-            return 5
-
-
-def _kind(error: BaseException) -> EventKind:
-    match error:
-        case Fenced():
-            return EventKind.OVERTAKEN
-        case StreamStopped():
-            return EventKind.STOPPED
-        case _:
-            return EventKind.FAILED
-
-
-def _gone(contract_id: str) -> str:
-    return (
-        f"{contract_id}: Spark's Java process has ended; what it said stands above. Start the job again, and if it was "
-        "killed for want of memory, with another TIDEGATE_SPARK_DRIVER_MEMORY"
-    )
-
-
-def _shown_reason(error: BaseException) -> str:
-    """Return why a stream ended, for readers without its log; no library messages, which may quote a record."""
-    if isinstance(error, TidegateError) and not isinstance(error.__cause__, (PySparkException, Py4JError)):
-        return masked(str(error))
-    return f"the stream gave up after {type(error.__cause__ or error).__name__}; the log of its job says more"
-
-
-def _brief(error: BaseException) -> str:
-    """Return an error's message in one line; for a JVM error its innermost cause, without the stack."""
-    if not isinstance(error, (TidegateError, KafkaException, Py4JError, PySparkException)):
-        return described(error)[:500]  # its message may quote a record
-    first, *rest = str(error).strip().splitlines() or [""]
-    causes = [line.removeprefix(_CAUSE) for line in rest if line.startswith(_CAUSE)]
-    return (causes[-1] if causes else first)[:500]

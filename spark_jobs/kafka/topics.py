@@ -56,6 +56,16 @@ class TransactionEnded(Unavailable):
     It was open for longer than its timeout, or another instance has fenced it and has not claimed the ledger yet.
     """
 
+    @classmethod
+    def by_broker(cls, stream: str, timeout_seconds: float) -> TransactionEnded:
+        """Return the error for a transaction that the broker has ended."""
+        return cls(
+            f"{stream}: the broker has ended a transaction of this stream, whose ledger is unchanged; the stream starts "
+            "again. Either another instance is about to take over, or the transaction was open for more than "
+            f"{timeout_seconds} s. If this comes back, raise TIDEGATE_TRANSACTION_TIMEOUT_SECONDS or lower "
+            "TIDEGATE_MAX_OFFSETS"
+        )
+
 
 class TooLarge(StreamStopped):
     """A topic's settings refuse a record, or the record batch of the client that contains it."""

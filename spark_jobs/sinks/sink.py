@@ -55,6 +55,8 @@ class StreamStart:
     reported_epoch: int = 0
     """The highest epoch of the stream's reports in the registry."""
     history: tuple[HistoryMark, ...] = ()
+    decisions: int = 0
+    """Number of decisions about the stream that the registry knows."""
 
     def claimable(self, ledger: Ledger) -> Ledger:
         """Return the ledger prepared for its next claim: with a safe epoch, and the newest load of the history.
@@ -72,11 +74,12 @@ class StreamStart:
         return self.numbered(ledger.model_copy(update={"history": self.history[-1]}))
 
     def numbered(self, ledger: Ledger) -> Ledger:
-        """Return the ledger with an epoch that puts its next claim above every reported epoch.
+        """Return the ledger with all decisions, and an epoch that puts its next claim above every reported epoch.
 
         A restored or rebuilt ledger would repeat epochs. Its batches would have the numbers of earlier batches, and
         the registry would refuse their reports.
         """
+        ledger = ledger.model_copy(update={"decisions": max(ledger.decisions, self.decisions)})
         ahead = self.reported_epoch - ledger.epoch
         if not 0 < ahead <= _MOST_EPOCHS_AHEAD:
             return ledger

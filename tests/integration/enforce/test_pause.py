@@ -15,6 +15,7 @@ from tests.integration.enforce.job import DEADLINE_SECONDS, Publish, RunningJob
 from tests.integration.enforce.line import Line, row
 from tests.integration.enforce.registry import Registry, back_up, put_back
 from tests.integration.enforce.running import eventually, running
+from tests.marks import full
 from tidegate.contracts.errors import StreamStopped
 from tidegate.contracts.stream.decide import BudgetSpent
 from tidegate.spark_jobs.job.control import StreamPaused
@@ -181,6 +182,82 @@ def test_a_registry_restored_without_decisions_stops_the_stream_at_its_start(
         registry.stop()
     assert line.reconcile().holds
     assert len(line.rows()) == 3
+
+
+@pytest.mark.parametrize("sink", ["iceberg", *full("delta", "postgresql", "kafka")])
+def test_a_registry_restored_without_a_pause_is_noticed_although_no_batch_followed_it(
+    make_line: Callable[..., Line], spark: SparkSession, tmp_path: Path, sink: str
+) -> None:
+    """The pause is in the ledger: from the job that it stopped, or from the next start, which sees it first."""
+    line = make_line(sink=sink)
+    registry = Registry(tmp_path, 0)
+    streams = f"api/v1/streams/{line.contract_id}"
+
+    def ask(what: str, **body: object) -> None:
+        httpx.post(f"{registry.url}/{what}", json=body).raise_for_status()
+
+    def failure() -> BaseException | None:
+        with running(spark, line, registry.url, available_now=True) as stream:
+            stream.join(DEADLINE_SECONDS)
+        return stream.failure
+
+    try:
+        ask("api/v1/contracts", **line.document())
+        line.produce(row(0))
+        with running(spark, line, registry.url) as stream:
+            eventually(lambda: len(line.reports) == 1)
+            back_up(tmp_path)
+            ask(f"{streams}/pause", reason="the clock is wrong")
+            line.produce(row(1))
+            eventually(lambda: line.ledger().decisions == 1)
+        assert stream.failure is None
+        assert line.ledger().n == 1
+        ask(f"{streams}/resume")
+        ask(f"{streams}/pause", reason="it is wrong again")
+        assert isinstance(failure(), StreamPaused)
+        assert line.ledger().decisions == 3
+        registry.stop()
+        put_back(tmp_path)
+        registry = Registry(tmp_path, 0)
+        stopped = failure()
+        assert isinstance(stopped, StreamStopped)
+        assert f"knows 0 decisions about {line.contract_id}, and told its job of 3" in str(stopped)
+        assert line.ledger().totals.written == 1
+        ask(f"{streams}/pause", reason="again")
+        ask(f"{streams}/resume", decisions=3)
+        assert failure() is None
+    finally:
+        registry.stop()
+    assert line.reconcile().holds
+
+
+@pytest.mark.full
+def test_a_pause_waits_although_the_table_is_not_as_it_should_be(
+    make_line: Callable[..., Line],
+    spark: SparkSession,
+    registry: Registry,
+    publish: Publish,
+    ask: Callable[..., Any],
+) -> None:
+    """Somebody pauses a stream to repair its table, and restarts the job meanwhile."""
+    line = make_line(sink="postgresql")
+    publish(line.document())
+    line.produce(row(0))
+    line.enforce()
+    ask(line, "pause", reason="the table is repaired")
+    with line.database() as connection:
+        connection.execute("ALTER TABLE tidegate.ledger RENAME TO broken")
+    with capture_logs() as events, running(spark, line, registry.url) as stream:
+        eventually(lambda: [each for each in events if each["event"] == "stream_paused"] != [])
+        assert [each["log_level"] for each in events if each["event"] == "pause_not_in_ledger"] == ["warning"]
+        with line.database() as connection:
+            connection.execute("DROP TABLE tidegate.ledger")
+            connection.execute("ALTER TABLE tidegate.broken RENAME TO ledger")
+        ask(line, "resume")
+        line.produce(row(1))
+        eventually(lambda: len(line.reports) == 2)
+    assert stream.failure is None
+    assert line.reconcile().holds
 
 
 @pytest.mark.full

@@ -5,14 +5,14 @@ from __future__ import annotations
 from py4j.protocol import Py4JError
 
 from tidegate.contracts.errors import StreamStopped, Unavailable
-from tidegate.spark_jobs.job.supervisor import _shown_reason
+from tidegate.spark_jobs.job.endings import shown_reason
 
 
 def test_a_stop_is_shown_with_its_own_message() -> None:
-    assert _shown_reason(StreamStopped("topic t was deleted")) == "topic t was deleted"
+    assert shown_reason(StreamStopped("topic t was deleted")) == "topic t was deleted"
     ours = Unavailable("the broker is away")
     ours.__cause__ = OSError("refused")
-    assert _shown_reason(ours) == "the broker is away"
+    assert shown_reason(ours) == "the broker is away"
 
 
 def test_what_others_have_raised_is_not_quoted_for_it_may_hold_a_record() -> None:
@@ -20,9 +20,9 @@ def test_what_others_have_raised_is_not_quoted_for_it_may_hold_a_record() -> Non
     gave_up = Unavailable(f"gave up after repeated failures: {secret}")
     gave_up.__cause__ = Py4JError(secret)
     for error in (gave_up, ValueError(secret)):
-        assert secret not in _shown_reason(error)
-    assert _shown_reason(gave_up) == "the stream gave up after Py4JError; the log of its job says more"
+        assert secret not in shown_reason(error)
+    assert shown_reason(gave_up) == "the stream gave up after Py4JError; the log of its job says more"
     assert (
-        _shown_reason(ValueError(secret))
+        shown_reason(ValueError(secret))
         == "the stream gave up after ValueError; the log of its job says more"
     )
