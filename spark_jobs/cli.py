@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -114,6 +114,37 @@ Limit = Annotated[
     int, typer.Option(metavar="N", min=0, max=10_000, help="Maximum number of records to list of each kind.")
 ]
 
+_HELP_OF_ENFORCE: Final = """\
+Each contract is a separate stream. Accepted records go to the table
+lake.CONTRACT_ID (or to the topic TOPIC.accepted), refused ones to
+TOPIC.quarantine with the reason. SIGTERM and Ctrl-C stop the job between two
+batches; a restart continues from the ledgers.
+
+With --all, --prefix or --domain, the job follows the registry. The stream of
+a newly published contract starts without a restart. The stream of a retired
+or deleted contract ends between two batches.
+
+With --from-files or --from-table, one stream judges the history of its
+records instead of its topic, exactly once. A run that is repeated, or goes on
+after a crash, writes no record again. The records are copied into the
+warehouse first. The run waits while a job runs the stream.
+
+Options override the TIDEGATE_ variables of the environment.
+
+Examples:
+  export TIDEGATE_REGISTRY_URL=http://registry:8081
+  tidegate enforce hospital.admissions --bootstrap-servers kafka:9092
+  tidegate enforce --all --bootstrap-servers kafka:9092
+  tidegate enforce --prefix hospital. --prefix lab. --max-streams 20
+  tidegate enforce hospital.admissions --from-files '/data/2025-*.jsonl'
+  tidegate enforce hospital.admissions --from-table lake.raw.admissions
+
+Exit codes: 0 stopped by SIGTERM, or finished with --available-now; 2 an
+invalid setting; 3 a registry, broker or store does not answer; 4 a stream
+stopped; 5 another instance has taken over a stream; 7 the credentials are
+rejected; 130 stopped by Ctrl-C.
+"""
+
 
 def enforce(  # noqa: PLR0913 - one parameter for each option
     contracts: Contracts = None,
@@ -142,37 +173,7 @@ def enforce(  # noqa: PLR0913 - one parameter for each option
     registry_grace_seconds: GraceSeconds = None,
     ready_file: ReadyFile = None,
 ) -> None:
-    """Enforce contracts on their topics until a signal stops the job.
-
-    Each contract is a separate stream. Accepted records go to the table
-    lake.CONTRACT_ID (or to the topic TOPIC.accepted), refused ones to
-    TOPIC.quarantine with the reason. SIGTERM and Ctrl-C stop the job between two
-    batches; a restart continues from the ledgers.
-
-    With --all, --prefix or --domain, the job follows the registry. The stream of
-    a newly published contract starts without a restart. The stream of a retired
-    or deleted contract ends between two batches.
-
-    With --from-files or --from-table, one stream judges the history of its
-    records instead of its topic, exactly once. A run that is repeated, or goes on
-    after a crash, writes no record again. The records are copied into the
-    warehouse first. The run waits while a job runs the stream.
-
-    Options override the TIDEGATE_ variables of the environment.
-
-    Examples:
-      export TIDEGATE_REGISTRY_URL=http://registry:8081
-      tidegate enforce hospital.admissions --bootstrap-servers kafka:9092
-      tidegate enforce --all --bootstrap-servers kafka:9092
-      tidegate enforce --prefix hospital. --prefix lab. --max-streams 20
-      tidegate enforce hospital.admissions --from-files '/data/2025-*.jsonl'
-      tidegate enforce hospital.admissions --from-table lake.raw.admissions
-
-    Exit codes: 0 stopped by SIGTERM, or finished with --available-now; 2 an
-    invalid setting; 3 a registry, broker or store does not answer; 4 a stream
-    stopped; 5 another instance has taken over a stream; 7 the credentials are
-    rejected; 130 stopped by Ctrl-C.
-    """
+    """Enforce contracts on their topics until a signal stops the job."""
     wanted = _wanted(contracts or [], every=every, prefixes=prefix or [], domains=domain or [])
     history = _history(wanted, from_files or [], from_table or [], null or [])
     given = {
@@ -200,6 +201,10 @@ def enforce(  # noqa: PLR0913 - one parameter for each option
     received = enforce_contracts(settings, wanted, ready_file, history=history)
     if received == signal.SIGINT:
         raise typer.Exit(128 + signal.SIGINT)
+
+
+# Typer takes the help of a command from its docstring.
+enforce.__doc__ = f"{enforce.__doc__}\n\n{_HELP_OF_ENFORCE}"
 
 
 def _history(

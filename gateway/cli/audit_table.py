@@ -171,11 +171,7 @@ def audit_table(  # noqa: PLR0913 - one parameter for each option
     if registry is not None:
         with RegistryClient(registry) as client:
             client.require_published(plan.contract, plan.fingerprint)
-    since = None if state is None else _since(state, table, plan.fingerprint)
-    absent = partial(refuses_null, schema_fields(plan.contract))
-    options = PostgresqlOptions(os.environ.get("TIDEGATE_POSTGRESQL_URL"), column)
-    with naming_extras(table):
-        rows = added_rows(table, since, absent, options)
+    rows = _rows(table, plan, state, column)
     audit = _audited(table, rows, plan, show)
     if output_format == "json":
         typer.echo(orjson.dumps(_report(audit), option=orjson.OPT_INDENT_2))
@@ -184,8 +180,7 @@ def audit_table(  # noqa: PLR0913 - one parameter for each option
     if data_docs is not None:
         _write_data_docs(data_docs, audit)
     if registry is not None:
-        with RegistryClient(registry) as client:
-            address = client.keep_table_audit(audit.result)
+        address = _sent(registry, audit)
         if output_format == "text":
             say(f"\n  on the desk: {masked(address)}")
     # Last, so that rows whose result could not be sent are judged again.
@@ -193,6 +188,21 @@ def audit_table(  # noqa: PLR0913 - one parameter for each option
         _write(state, AuditState(table=table, fingerprint=plan.fingerprint, version=rows.version))
     if audit.result.has_findings:
         raise typer.Exit(ExitCode.FINDINGS)
+
+
+def _rows(table: str, plan: EnforcementPlan, state: Path | None, column: str | None) -> AddedRows:
+    """Return the rows to judge: those added since the audit that `state` remembers, or all. Raises SettingsError."""
+    since = None if state is None else _since(state, table, plan.fingerprint)
+    absent = partial(refuses_null, schema_fields(plan.contract))
+    options = PostgresqlOptions(os.environ.get("TIDEGATE_POSTGRESQL_URL"), column)
+    with naming_extras(table):
+        return added_rows(table, since, absent, options)
+
+
+def _sent(registry: str, audit: Audit) -> str:
+    """Send the result to a registry; return its address on the desk."""
+    with RegistryClient(registry) as client:
+        return client.keep_table_audit(audit.result)
 
 
 def _audited(table: str, rows: AddedRows, plan: EnforcementPlan, show: int) -> Audit:

@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -127,48 +128,49 @@ def backtest(  # noqa: PLR0913 - one parameter for each option
     no base; 3 broker or registry does not answer; 7 the credentials are
     rejected.
     """
+    records = _Data(data, start, sample, tuple(null or ()), max_seconds, bootstrap_servers, kafka_config)
     with ExitStack() as stack:
         loaded = lint(candidate)
-        contract = loaded.contract
         base, origin = _base(loaded, candidate, against, registry or DEFAULT_REGISTRY, stack)
-        options = SourceOptions(
-            nulls=tuple(null or ()),
-            most_seconds=max_seconds,
-            bootstrap_servers=bootstrap_servers,
-            kafka_config=kafka_config,
-            topic_part=_part(start, sample),
-            default=FileFormat.LINES,
+        source = stack.enter_context(records.opened())
+        reader = None if records.is_topic else _reader(source, loaded.contract, base)
+        found = _backtest(loaded.contract, base, reader, registry, stack)
+        unread = _judge(source, reader, records, found)
+        report = _report(
+            source, origin, found, unread, max_newly_refused=max_newly_refused, may_be_empty=allow_empty
         )
-        source = stack.enter_context(open_source(data, options))
-        reader = None
-        if data.startswith("kafka:"):
-            client = stack.enter_context(RegistryClient(registry)) if registry else None
-            new, old = (_version_of_topic(each, client) for each in (contract, base))
-        else:
-            reader = _reader(source, contract, base)
-            new, old = (_version_of_files(each, reader) for each in (contract, base))
-        found = Backtest(new, old)
-        unreadable = Occurrences()
-        for records in _records(source, reader, sample, unreadable):
-            found.add(records)
-        report = BacktestReport(
-            new.plan.name,
-            f"{old.plan.name} ({origin})",
-            source.title,
-            found,
-            tuple(differences(found.newly_refused, source.places)),
-            tuple(differences(found.newly_passing, source.places)),
-            max_newly_refused,
-            _unread(source, max_seconds, unreadable),
-            allow_empty,
-        )
-    text = FORMATS[report_format](report)
-    if output is not None:
-        write_file(output, text)
-    if output is None or report_format != "text":
-        typer.echo(FORMATS["text" if output is not None else report_format](report), nl=False)
+    _print(report, report_format, output)
     if report.failed:
         raise typer.Exit(ExitCode.FINDINGS)
+
+
+@dataclass(frozen=True, slots=True)
+class _Data:
+    """The records to judge: the name of their source, and the options for reading it."""
+
+    name: str
+    start: str
+    sample: int | None
+    nulls: tuple[str, ...]
+    max_seconds: float
+    bootstrap_servers: str | None
+    kafka_config: Path | None
+
+    @property
+    def is_topic(self) -> bool:
+        return self.name.startswith("kafka:")
+
+    def opened(self) -> Source:
+        """Open the source. Raises SettingsError, NotFoundError, Unavailable."""
+        options = SourceOptions(
+            nulls=self.nulls,
+            most_seconds=self.max_seconds,
+            bootstrap_servers=self.bootstrap_servers,
+            kafka_config=self.kafka_config,
+            topic_part=_part(self.start, self.sample),
+            default=FileFormat.LINES,
+        )
+        return open_source(self.name, options)
 
 
 def _base(
@@ -207,6 +209,56 @@ def _unread(source: Source, max_seconds: float, unreadable: Occurrences) -> str 
     if (unread := unread_text(source, unreadable)) is not None:
         reasons.append(unread)
     return "; ".join(reasons) or None
+
+
+def _backtest(
+    new: DataContract, old: DataContract, reader: RecordReader | None, registry: str | None, stack: ExitStack
+) -> Backtest:
+    """Return a comparison of two contracts. Without `reader`, the records are those of a topic."""
+    if reader is not None:
+        return Backtest(_version_of_files(new, reader), _version_of_files(old, reader))
+    client = stack.enter_context(RegistryClient(registry)) if registry else None
+    return Backtest(_version_of_topic(new, client), _version_of_topic(old, client))
+
+
+def _judge(source: Source, reader: RecordReader | None, records: _Data, found: Backtest) -> str | None:
+    """Judge the records by both versions; return why some were not judged, None if all were."""
+    unreadable = Occurrences()
+    for each in _records(source, reader, records.sample, unreadable):
+        found.add(each)
+    return _unread(source, records.max_seconds, unreadable)
+
+
+def _report(
+    source: Source,
+    origin: str,
+    found: Backtest,
+    unread: str | None,
+    *,
+    max_newly_refused: float | None,
+    may_be_empty: bool,
+) -> BacktestReport:
+    """Return the report; `origin` says where the base comes from."""
+    return BacktestReport(
+        found.candidate.plan.name,
+        f"{found.base.plan.name} ({origin})",
+        source.title,
+        found,
+        tuple(differences(found.newly_refused, source.places)),
+        tuple(differences(found.newly_passing, source.places)),
+        max_newly_refused,
+        unread,
+        may_be_empty,
+    )
+
+
+def _print(report: BacktestReport, report_format: str, output: Path | None) -> None:
+    """Print the report, and write it to the file, if any; then a format other than text is not printed."""
+    text = FORMATS[report_format](report)
+    if output is not None:
+        write_file(output, text)
+    if output is None or report_format != "text":
+        typer.echo(FORMATS["text" if output is not None else report_format](report), nl=False)
 
 
 def _version_of_topic(contract: DataContract, client: RegistryClient | None) -> Version:

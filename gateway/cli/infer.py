@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import orjson
 import typer
@@ -99,6 +99,40 @@ Schema = Annotated[
     ),
 ]
 
+_HELP: Final = """\
+Finds types, optional fields, formats, ranges, lists of values, patterns,
+fields in order, fields that depend on others, keys, personal data, and
+values that stand for "unknown", such as 999 or 1900-01-01.
+
+Writes the contract and its schema, and lints them. The evidence stands
+beside each rule: how many records violate it, and where the first of them
+are. What is doubtful is a comment. One record in ten is held back, and
+judged by the contract, to estimate how many it would refuse wrongly.
+
+Records are read in bounded memory. Large files are read in parts, by one
+process for each processor, unless --max-records is given. A topic is read
+from its beginning to the records that it has now, without a consumer group.
+PostgreSQL is reached by TIDEGATE_POSTGRESQL_URL, Iceberg by PyIceberg's
+configuration.
+Avro in a topic is read with the schemas of --registry, or that of --schema.
+
+--spark reads files, folders and patterns in Spark, for example on a cluster:
+each worker profiles some records, and the profiles are merged. The executors
+need the files under the same path.
+
+Examples:
+  tidegate infer orders.jsonl
+  tidegate infer trips.csv.gz --null NA --id city.trips -o trips.yaml
+  tidegate infer /lake/trips --spark --spark-master spark://master:7077
+  tidegate infer kafka:orders --bootstrap-servers kafka:9092
+  tidegate infer kafka:stays --registry http://registry:8081
+  zcat orders.jsonl.gz | tidegate infer - --id shop.orders
+
+Exit codes: 0 a contract is written; 1 no record can be read; 2 usage, or a
+file exists; 3 broker, registry or database does not answer, or Spark gives
+the work up; 7 the credentials are rejected.
+"""
+
 
 def infer(  # noqa: PLR0913 - one parameter for each option
     source: SourceName,
@@ -118,40 +152,7 @@ def infer(  # noqa: PLR0913 - one parameter for each option
     spark: Spark = False,
     spark_master: SparkMaster = None,
 ) -> None:
-    """Propose a contract from records that you have.
-
-    Finds types, optional fields, formats, ranges, lists of values, patterns,
-    fields in order, fields that depend on others, keys, personal data, and
-    values that stand for "unknown", such as 999 or 1900-01-01.
-
-    Writes the contract and its schema, and lints them. The evidence stands
-    beside each rule: how many records violate it, and where the first of them
-    are. What is doubtful is a comment. One record in ten is held back, and
-    judged by the contract, to estimate how many it would refuse wrongly.
-
-    Records are read in bounded memory. Large files are read in parts, by one
-    process for each processor, unless --max-records is given. A topic is read
-    from its beginning to the records that it has now, without a consumer group.
-    PostgreSQL is reached by TIDEGATE_POSTGRESQL_URL, Iceberg by PyIceberg's
-    configuration.
-    Avro in a topic is read with the schemas of --registry, or that of --schema.
-
-    --spark reads files, folders and patterns in Spark, for example on a cluster:
-    each worker profiles some records, and the profiles are merged. The executors
-    need the files under the same path.
-
-    Examples:
-      tidegate infer orders.jsonl
-      tidegate infer trips.csv.gz --null NA --id city.trips -o trips.yaml
-      tidegate infer /lake/trips --spark --spark-master spark://master:7077
-      tidegate infer kafka:orders --bootstrap-servers kafka:9092
-      tidegate infer kafka:stays --registry http://registry:8081
-      zcat orders.jsonl.gz | tidegate infer - --id shop.orders
-
-    Exit codes: 0 a contract is written; 1 no record can be read; 2 usage, or a
-    file exists; 3 broker, registry or database does not answer, or Spark gives
-    the work up; 7 the credentials are rejected.
-    """
+    """Propose a contract from records that you have."""
     if spark and max_records is not None:
         raise SettingsError("--spark reads all records: leave --max-records or --spark out")
     schema_file = output.with_name(f"{output.stem}.schema.json")
@@ -174,23 +175,9 @@ def infer(  # noqa: PLR0913 - one parameter for each option
         if opened.avro_schema is not None:
             schema_file = output.with_name(f"{output.stem}.avsc")
         for path in (output, schema_file):
-            if path.exists() and Path(source).exists() and path.samefile(source):
-                raise SettingsError(f"{path} has the records themselves: name another file with --out")
-            if path.exists() and not force:
-                raise SettingsError(
-                    f"{path} exists; name another file with --out, or overwrite it with --force"
-                )
+            _require_free(path, source, force=force)
         started = time.monotonic()
-        inference = opened.infer() if isinstance(opened, FilesInParts) else _read(opened, max_records)
-        if not inference.records:
-            count = inference.broken.count
-            why = f"none of {counted(count, 'record')} can be read" if count else "it has no records"
-            err.print(Text.assemble((f"no contract from {opened.title}: ", "bold red"), why))
-            _print_unread(err, inference.broken, opened)
-            raise typer.Exit(ExitCode.FINDINGS)
-        found = inference.finish(contract_id or default_id(opened.stem))
-        if opened.framing != "none":
-            found.document["framing"] = opened.framing
+        found = _inferred(opened, max_records, contract_id)
         text = contract_text(found, source=opened.title, schema_file=schema_file.name, places=opened.places)
         _write(schema_file, schema_text(found.definition))
         _write(output, text)
@@ -203,6 +190,18 @@ def infer(  # noqa: PLR0913 - one parameter for each option
         _print(found, opened, time.monotonic() - started)
         names = [(seen(str(path)), "bold") for path in (output, schema_file)]
         out.print(Text.assemble("\nwritten: ", names[0], " and ", names[1]))
+
+
+# Typer takes the help of a command from its docstring.
+infer.__doc__ = f"{infer.__doc__}\n\n{_HELP}"
+
+
+def _require_free(path: Path, source: str, *, force: bool) -> None:
+    """Raise SettingsError for a file that has the records themselves, or that exists without --force."""
+    if path.exists() and Path(source).exists() and path.samefile(source):
+        raise SettingsError(f"{path} has the records themselves: name another file with --out")
+    if path.exists() and not force:
+        raise SettingsError(f"{path} exists; name another file with --out, or overwrite it with --force")
 
 
 def _not_foreign(path: Path, given: FileFormat | None) -> FileFormat | None:
@@ -236,6 +235,18 @@ def default_id(stem: str) -> str:
     return kept.strip(".-_")[:200] or "records"
 
 
+def _inferred(source: Source | FilesInParts, most: int | None, contract_id: str | None) -> Inferred:
+    """Infer a contract from the first `most` records, or all. Raises typer.Exit if none can be read."""
+    inference = source.infer() if isinstance(source, FilesInParts) else _read(source, most)
+    if not inference.records:
+        _print_nothing(inference.broken, source)
+        raise typer.Exit(ExitCode.FINDINGS)
+    found = inference.finish(contract_id or default_id(source.stem))
+    if source.framing != "none":
+        found.document["framing"] = source.framing
+    return found
+
+
 def _read(source: Source, most: int | None) -> Inference:
     inference = Inference(avro_schema=source.avro_schema)
     read = 0
@@ -261,6 +272,13 @@ def _write(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise SettingsError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _print_nothing(broken: Unread, source: Source | FilesInParts) -> None:
+    """Print why there is no contract."""
+    why = f"none of {counted(broken.count, 'record')} can be read" if broken.count else "it has no records"
+    err.print(Text.assemble((f"no contract from {source.title}: ", "bold red"), why))
+    _print_unread(err, broken, source)
 
 
 def _print_unread(console: Console, broken: Unread, source: Source | FilesInParts) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Literal
+from typing import Annotated, Any, BinaryIO, Final, Literal
 
 import orjson
 import typer
@@ -105,6 +105,59 @@ def file_format(form: str | None) -> FileFormat | None:
     return None if form is None else FileFormat(_FORMATS.get(form, form))
 
 
+_HELP: Final = """\
+Prints for each refused record the violations, and the values that would
+pass. Values of classified fields are never printed, also not as JSON.
+
+Reads JSON Lines, JSON arrays, CSV, Parquet and Avro containers, also with
+gzip or zstd, folders and patterns of such files, tables of Delta and
+Iceberg, and iceberg:NAMESPACE.TABLE. Rows are judged as the JSON that they
+stand for; a null is left out where the schema refuses it. Text
+that looks like no format is read by lines: only LF ends one, an empty line
+is an empty record, and the last needs no LF.
+
+For an Avro contract, JSON and rows are encoded with its schema: dates as
+2026-01-31, unions with or without the name of their branch, bytes in Base64.
+--records avro-json reads bytes and decimals as in Avro's own JSON encoding.
+Records that cannot be read or encoded are reported with their place.
+
+To judge records as they are in the topic, with frames and nulls, use
+--records sized (each record after its length in four bytes, -1 for null) or
+--records base64 (one record a line, - for null; optionally a space and the
+header __value_schema_id). The registry provides the schemas that framed
+records name; without it, their ids are not looked up.
+
+--accepted and --refused write the records apart, as they were: also values
+of classified fields. Only their owner may read these files.
+
+--report writes a page to send to the producer of the records: what was
+found by rule and field, what the rules say, and the first places, without
+values of classified fields.
+
+--spark judges the files in Spark, on all processors or on a cluster, with the
+same verdicts, places and report. It takes files, folders and patterns that
+each executor has under the same path. --accepted and --refused are then
+folders, with _SUCCESS in them once they are whole.
+
+--reference also validates JSON records without frames by python-jsonschema,
+and compares the verdicts on the schema. A difference is a finding; patterns
+and formats may differ for a reason (docs/explanation/verdicts.md).
+
+Examples:
+  tidegate judge contract.yaml --data records.jsonl
+  tidegate judge contract.yaml --data 'trips/2026-*.csv.gz' --null NA
+  tidegate judge contract.yaml --data stays.parquet --refused refused.jsonl
+  tidegate judge contract.yaml --data /lake/trips --spark --refused bad
+  kcat -C -t admissions -e | tidegate judge contract.yaml
+  kcat -C -t stays -e -f '%R%s' | tidegate judge stays.yaml --records sized
+  tidegate judge contract.yaml --format json < records.jsonl | jq .violations
+
+Exit codes: 0 no record refused; 1 records refused or unreadable, no record
+at all, or the contract has problems; 2 usage; 3 the registry does not answer,
+or Spark gives the work up; 7 the credentials are rejected.
+"""
+
+
 def judge(  # noqa: PLR0913 - one parameter for each option
     contract: ContractFile,
     data: Data = "-",
@@ -122,58 +175,7 @@ def judge(  # noqa: PLR0913 - one parameter for each option
     spark: Spark = False,
     spark_master: SparkMaster = None,
 ) -> None:
-    """Judge records by a contract, as the job does.
-
-    Prints for each refused record the violations, and the values that would
-    pass. Values of classified fields are never printed, also not as JSON.
-
-    Reads JSON Lines, JSON arrays, CSV, Parquet and Avro containers, also with
-    gzip or zstd, folders and patterns of such files, tables of Delta and
-    Iceberg, and iceberg:NAMESPACE.TABLE. Rows are judged as the JSON that they
-    stand for; a null is left out where the schema refuses it. Text
-    that looks like no format is read by lines: only LF ends one, an empty line
-    is an empty record, and the last needs no LF.
-
-    For an Avro contract, JSON and rows are encoded with its schema: dates as
-    2026-01-31, unions with or without the name of their branch, bytes in Base64.
-    --records avro-json reads bytes and decimals as in Avro's own JSON encoding.
-    Records that cannot be read or encoded are reported with their place.
-
-    To judge records as they are in the topic, with frames and nulls, use
-    --records sized (each record after its length in four bytes, -1 for null) or
-    --records base64 (one record a line, - for null; optionally a space and the
-    header __value_schema_id). The registry provides the schemas that framed
-    records name; without it, their ids are not looked up.
-
-    --accepted and --refused write the records apart, as they were: also values
-    of classified fields. Only their owner may read these files.
-
-    --report writes a page to send to the producer of the records: what was
-    found by rule and field, what the rules say, and the first places, without
-    values of classified fields.
-
-    --spark judges the files in Spark, on all processors or on a cluster, with the
-    same verdicts, places and report. It takes files, folders and patterns that
-    each executor has under the same path. --accepted and --refused are then
-    folders, with _SUCCESS in them once they are whole.
-
-    --reference also validates JSON records without frames by python-jsonschema,
-    and compares the verdicts on the schema. A difference is a finding; patterns
-    and formats may differ for a reason (docs/explanation/verdicts.md).
-
-    Examples:
-      tidegate judge contract.yaml --data records.jsonl
-      tidegate judge contract.yaml --data 'trips/2026-*.csv.gz' --null NA
-      tidegate judge contract.yaml --data stays.parquet --refused refused.jsonl
-      tidegate judge contract.yaml --data /lake/trips --spark --refused bad
-      kcat -C -t admissions -e | tidegate judge contract.yaml
-      kcat -C -t stays -e -f '%R%s' | tidegate judge stays.yaml --records sized
-      tidegate judge contract.yaml --format json < records.jsonl | jq .violations
-
-    Exit codes: 0 no record refused; 1 records refused or unreadable, no record
-    at all, or the contract has problems; 2 usage; 3 the registry does not answer,
-    or Spark gives the work up; 7 the credentials are rejected.
-    """
+    """Judge records by a contract, as the job does."""
     document = lint(contract).contract
     judgement = Judgement.empty(show, has_findings=report is not None)
     nulls, second = tuple(null or ()), None
@@ -213,6 +215,10 @@ def judge(  # noqa: PLR0913 - one parameter for each option
         raise typer.Exit(ExitCode.FINDINGS)
     if judgement.has_refused or (second is not None and second.differences):
         raise typer.Exit(ExitCode.FINDINGS)
+
+
+# Typer takes the help of a command from its docstring.
+judge.__doc__ = f"{judge.__doc__}\n\n{_HELP}"
 
 
 def _require_spark_can(records: str | None, output_format: str, *, is_compared: bool) -> None:

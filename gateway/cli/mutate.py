@@ -29,6 +29,7 @@ from tidegate.gateway.exits import ExitCode
 from tidegate.gateway.sources.files import FileFormat
 from tidegate.gateway.sources.open_source import SourceOptions, open_source
 from tidegate.gateway.sources.record_reader import RecordReader
+from tidegate.gateway.sources.source import Source
 
 Data = Annotated[
     Path, typer.Option("--data", metavar="FILE", help="File or table of records; - is standard input.")
@@ -89,22 +90,10 @@ def mutate(  # noqa: PLR0913 - one parameter for each option
     is accepted, or the contract has problems; 2 usage.
     """
     good = GoodRecords(plan_for_mutation(lint(contract).contract), max_records)
-    unreadable = Occurrences()
     with open_source(str(data), SourceOptions(nulls=tuple(null or ()), default=FileFormat.LINES)) as source:
-        for block in RecordReader(source, good.plan.contract).blocks():
-            unreadable.add_counted(len(block.unreadable), [each.position for each in block.unreadable])
-            good.add(pa.array(block.values, pa.large_binary()))
-            if good.is_full:
-                break
-        unread = unread_text(source, unreadable)
+        unread = _read(source, good)
     if not good.values:
-        why = (
-            f"{good.plan.contract.id} accepts no record of {source.title}; {counted(good.read, 'record')} judged"
-            if good.read
-            else f"{source.title} has no records"
-        )
-        why = why if unread is None else f"{why}; {unread}"
-        err.print(Text.assemble((why, "bold red"), ": nothing to corrupt"))
+        _print_nothing(source.title, good, unread)
         raise typer.Exit(ExitCode.FINDINGS)
     found = measure(good, mutants=mutants, seed=seed)
     if output_format == "json":
@@ -114,6 +103,28 @@ def mutate(  # noqa: PLR0913 - one parameter for each option
     if max_missed is not None and found.missed_share > max_missed:
         err.print(f"{found.missed_share:.1%} are missed, more than --max-missed {max_missed:.1%}")
         raise typer.Exit(ExitCode.FINDINGS)
+
+
+def _read(source: Source, good: GoodRecords) -> str | None:
+    """Judge records until `good` is full; return why some could not be read, None if all could."""
+    unreadable = Occurrences()
+    for block in RecordReader(source, good.plan.contract).blocks():
+        unreadable.add_counted(len(block.unreadable), [each.position for each in block.unreadable])
+        good.add(pa.array(block.values, pa.large_binary()))
+        if good.is_full:
+            break
+    return unread_text(source, unreadable)
+
+
+def _print_nothing(title: str, good: GoodRecords, unread: str | None) -> None:
+    """Print why the source of this title has no record to corrupt."""
+    why = (
+        f"{good.plan.contract.id} accepts no record of {title}; {counted(good.read, 'record')} judged"
+        if good.read
+        else f"{title} has no records"
+    )
+    why = why if unread is None else f"{why}; {unread}"
+    err.print(Text.assemble((why, "bold red"), ": nothing to corrupt"))
 
 
 def _print(found: Strength, unread: str | None) -> None:

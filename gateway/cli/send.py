@@ -13,7 +13,7 @@ from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.errors import SettingsError
 from tidegate.contracts.formats.writers import WriterSchemas
 from tidegate.contracts.lint.lint import lint
-from tidegate.contracts.stream.kafka_connection import KafkaSettings
+from tidegate.contracts.stream.kafka_connection import KafkaConnection, KafkaSettings
 from tidegate.contracts.words import counted, seen
 from tidegate.gateway.cli.infer import Servers
 from tidegate.gateway.cli.judge import AVRO_JSON, file_format
@@ -99,12 +99,9 @@ def send(  # noqa: PLR0913 - one parameter for each option
     """
     contract, schemas = _contract(stream, registry)
     options = SourceOptions(file_format(records), tuple(null or ()), default=FileFormat.LINES, at_once=True)
-    kafka = None
+    sender = None
     if not dry_run:
-        if bootstrap_servers is None:
-            raise SettingsError("name the brokers: --bootstrap-servers, or TIDEGATE_BOOTSTRAP_SERVERS")
-        kafka = KafkaSettings(kafka_config=kafka_config).connection_to(bootstrap_servers)
-    sender = None if kafka is None else Sender(kafka, contract.topic, rate)
+        sender = Sender(_connection(bootstrap_servers, kafka_config), contract.topic, rate)
     if file != "-" or sender is None:
         with open_source(file, options) as source:
             number = _read(source, _outgoing(source, contract, schemas, records), max_records, None)
@@ -131,6 +128,13 @@ def _contract(stream: str, registry: str) -> tuple[DataContract, WriterSchemas |
         if contract.framing in ("none", "auto"):
             return contract, None
         return contract, client.schemas_of(contract.topic).current()
+
+
+def _connection(servers: str | None, config: Path | None) -> KafkaConnection:
+    """Return the connection to the brokers. Raises SettingsError without brokers, and for invalid properties."""
+    if servers is None:
+        raise SettingsError("name the brokers: --bootstrap-servers, or TIDEGATE_BOOTSTRAP_SERVERS")
+    return KafkaSettings(kafka_config=config).connection_to(servers)
 
 
 def _outgoing(

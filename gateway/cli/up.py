@@ -104,20 +104,29 @@ def up(  # noqa: PLR0913 - one parameter for each option
         raise SettingsError(
             "--sink postgresql needs a database: set TIDEGATE_POSTGRESQL_URL to postgresql://user:password@host/database"
         )
-    if bootstrap_servers is None and kafka_config is not None:
+    kafka = _own_kafka(bootstrap_servers, kafka_config, broker_port)
+    _run(RuntimeOptions(state, fresh, port, broker_port, sink.value, kafka=kafka), files or [])
+
+
+def _own_kafka(servers: str | None, config: Path | None, broker_port: int | None) -> OwnKafka | None:
+    """Return the brokers of the user, if any. Raises SettingsError for options that exclude each other."""
+    if servers is None and config is not None:
         raise SettingsError("--kafka-config is about brokers of yours: name them with --bootstrap-servers")
-    if bootstrap_servers is not None and broker_port is not None:
+    if servers is not None and broker_port is not None:
         raise SettingsError(
             "--broker-port is about a broker that `up` starts; with --bootstrap-servers there is none"
         )
-    kafka = None if bootstrap_servers is None else OwnKafka(bootstrap_servers, kafka_config)
-    options = RuntimeOptions(state, fresh, port, broker_port, sink.value, kafka=kafka)
+    return None if servers is None else OwnKafka(servers, config)
+
+
+def _run(options: RuntimeOptions, files: list[Path]) -> None:
+    """Run all processes until one ends or a signal comes. Raises typer.Exit after a signal."""
     is_ready = False
     with ending_signals():
         try:
             with JarsProgress() as progress, Runtime(options, show, progress) as runtime:
                 try:
-                    contracts = serve_contracts(runtime, files or [], show)
+                    contracts = serve_contracts(runtime, files, show)
                     show("desk", f"{runtime.registry_url}/desk")
                     out.print("ready · Ctrl-C stops everything", style="bold green")
                     is_ready = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -56,6 +56,47 @@ ValueFile = Annotated[
     typer.Option(help="File with the value; - is standard input.", show_default="prompt"),
 ]
 
+_HELP_OF_ADOPT: Final = """\
+Use it if a stream stopped because its ledger is missing, but its rows or
+records are there. Examples are a table that was rebuilt by CREATE TABLE AS
+SELECT, a deleted ledger topic, or a lost row of tidegate.ledger.
+
+Shows the lowest and highest offset of each partition in the output and in
+the quarantine topic, holes that are in neither, and duplicate records. After
+a confirmation it writes the ledger, and the stream continues without losing
+or duplicating a record.
+
+Holes are compared with the source while it still has their records. Records
+that the contract dropped leave no trace. So a hole that contains a record
+cannot be proven: --accept-loss continues without it.
+
+An existing ledger is not changed without --replace. Use --replace after the
+table was rolled back or restored, so that its rows no longer match the
+ledger.
+
+With --partition and --from, one partition of a stream with a ledger
+continues at its first available offset. Retention has deleted the records
+before it, and they were never judged.
+
+With --forget-deleted, a stream continues although retention has deleted
+records of an unpublished batch from an output topic. The source records are
+judged again: they can be quarantined a second time, or be written if the
+contract accepts them now. No record is lost.
+
+Stop the job first, and use the same options and variables as the job. The
+registry records who adopted what; the key needs the role approver.
+
+Examples:
+  tidegate adopt hospital.admissions --warehouse ./warehouse
+  tidegate adopt hospital.admissions --accept-loss --holes 12 --yes
+  tidegate adopt hospital.admissions --partition 3 --from 1500 --accept-loss
+  tidegate adopt hospital.admissions --forget-deleted
+
+Exit codes: 0 adopted; 1 not confirmed, or the outputs do not permit it; 2
+nothing to adopt; 3 the registry, a broker or a store does not answer; 4 the
+outputs do not match the source, or are still written to; 7 no permission.
+"""
+
 
 @output_options("merge_mode", "starting")
 def adopt(  # noqa: PLR0913 - one parameter for each option
@@ -71,47 +112,7 @@ def adopt(  # noqa: PLR0913 - one parameter for each option
     holes: Holes = None,
     yes: Yes = False,
 ) -> None:
-    """Rebuild the ledger of a stream from its outputs.
-
-    Use it if a stream stopped because its ledger is missing, but its rows or
-    records are there. Examples are a table that was rebuilt by CREATE TABLE AS
-    SELECT, a deleted ledger topic, or a lost row of tidegate.ledger.
-
-    Shows the lowest and highest offset of each partition in the output and in
-    the quarantine topic, holes that are in neither, and duplicate records. After
-    a confirmation it writes the ledger, and the stream continues without losing
-    or duplicating a record.
-
-    Holes are compared with the source while it still has their records. Records
-    that the contract dropped leave no trace. So a hole that contains a record
-    cannot be proven: --accept-loss continues without it.
-
-    An existing ledger is not changed without --replace. Use --replace after the
-    table was rolled back or restored, so that its rows no longer match the
-    ledger.
-
-    With --partition and --from, one partition of a stream with a ledger
-    continues at its first available offset. Retention has deleted the records
-    before it, and they were never judged.
-
-    With --forget-deleted, a stream continues although retention has deleted
-    records of an unpublished batch from an output topic. The source records are
-    judged again: they can be quarantined a second time, or be written if the
-    contract accepts them now. No record is lost.
-
-    Stop the job first, and use the same options and variables as the job. The
-    registry records who adopted what; the key needs the role approver.
-
-    Examples:
-      tidegate adopt hospital.admissions --warehouse ./warehouse
-      tidegate adopt hospital.admissions --accept-loss --holes 12 --yes
-      tidegate adopt hospital.admissions --partition 3 --from 1500 --accept-loss
-      tidegate adopt hospital.admissions --forget-deleted
-
-    Exit codes: 0 adopted; 1 not confirmed, or the outputs do not permit it; 2
-    nothing to adopt; 3 the registry, a broker or a store does not answer; 4 the
-    outputs do not match the source, or are still written to; 7 no permission.
-    """
+    """Rebuild the ledger of a stream from its outputs."""
     _check_combination(
         ledger, replace=replace, partition=partition, first=first, forget_deleted=forget_deleted
     )
@@ -129,6 +130,10 @@ def adopt(  # noqa: PLR0913 - one parameter for each option
         else:
             written = found.rebuild(ledger, asked.confirm_look, replace=replace)
     typer.echo(adopted_text(written))
+
+
+# Typer takes the help of a command from its docstring.
+adopt.__doc__ = f"{adopt.__doc__}\n\n{_HELP_OF_ADOPT}"
 
 
 def _check_combination(

@@ -76,6 +76,38 @@ Run = Annotated[
     bool, typer.Option("--run", help="Process the replay in this command: no job runs the stream.")
 ]
 
+_HELP_OF_REPLAY: Final = """\
+Use it after a new contract version accepts the records, or with a fix that
+corrects them. The records are chosen as of now: by a file of positions, by
+a problem, or by all properties that --where names. Each record is written
+at most once, whatever fails or is repeated. Nothing is removed from the
+quarantine topic.
+
+First the command shows how many records would pass. Then the registry keeps
+the request, and the job processes it between its batches. With access
+control, another person has to approve a request with a fix. With --run the
+command claims the stream and processes it: stop the job first. A request
+that waited for its approval, also a discard, is processed with --request.
+
+In a table with upserts, a replayed record never replaces a newer row, nor
+restores a key that was deleted since. For the Kafka sink, --append-late
+writes records behind newer ones of their key. With --to-source, the records
+that pass are sent to the source topic, where they are new records.
+
+Use the options and variables of the job. The key needs the role approver.
+
+Examples:
+  tidegate replay hospital.admissions --where rule=age-is-known --dry-run
+  tidegate replay hospital.admissions --positions refused.txt --fix fix.yaml
+  tidegate replay hospital.admissions --request 0c8f2f0e-... --run
+
+Exit codes: 0 requested, or processed with --run; 1 not confirmed or not
+approved, a mistake in the fix, or the request was stopped or cancelled; 2 no
+ledger, no such record or request, or an invalid setting; 3 the registry, a
+broker or a store does not answer, or the request is still open after --run;
+4 or 5 another instance is still writing; 7 no permission.
+"""
+
 
 @output_options()
 def replay(  # noqa: PLR0913 - one parameter for each option
@@ -96,38 +128,7 @@ def replay(  # noqa: PLR0913 - one parameter for each option
     run: Run = False,
     yes: Yes = False,
 ) -> None:
-    """Judge refused records again, and write those that pass now.
-
-    Use it after a new contract version accepts the records, or with a fix that
-    corrects them. The records are chosen as of now: by a file of positions, by
-    a problem, or by all properties that --where names. Each record is written
-    at most once, whatever fails or is repeated. Nothing is removed from the
-    quarantine topic.
-
-    First the command shows how many records would pass. Then the registry keeps
-    the request, and the job processes it between its batches. With access
-    control, another person has to approve a request with a fix. With --run the
-    command claims the stream and processes it: stop the job first. A request
-    that waited for its approval, also a discard, is processed with --request.
-
-    In a table with upserts, a replayed record never replaces a newer row, nor
-    restores a key that was deleted since. For the Kafka sink, --append-late
-    writes records behind newer ones of their key. With --to-source, the records
-    that pass are sent to the source topic, where they are new records.
-
-    Use the options and variables of the job. The key needs the role approver.
-
-    Examples:
-      tidegate replay hospital.admissions --where rule=age-is-known --dry-run
-      tidegate replay hospital.admissions --positions refused.txt --fix fix.yaml
-      tidegate replay hospital.admissions --request 0c8f2f0e-... --run
-
-    Exit codes: 0 requested, or processed with --run; 1 not confirmed or not
-    approved, a mistake in the fix, or the request was stopped or cancelled; 2 no
-    ledger, no such record or request, or an invalid setting; 3 the registry, a
-    broker or a store does not answer, or the request is still open after --run;
-    4 or 5 another instance is still writing; 7 no permission.
-    """
+    """Judge refused records again, and write those that pass now."""
     from tidegate.contracts.stream.replay import ReplayAction, ReplayTerms  # noqa: PLC0415 - loads numpy
 
     terms = ReplayTerms(
@@ -147,6 +148,10 @@ def replay(  # noqa: PLR0913 - one parameter for each option
         )
     if found is not None:
         _report(found, registry, has_run=run)
+
+
+# Typer takes the help of a command from its docstring.
+replay.__doc__ = f"{replay.__doc__}\n\n{_HELP_OF_REPLAY}"
 
 
 @dataclass(frozen=True, slots=True)
