@@ -32,7 +32,7 @@ from tidegate.contracts.stream.report import ExpectationOutcome, ExpectationResu
 from tidegate.contracts.stream.table_audit import DispositionCounts, TableAudit
 from tidegate.contracts.words import seen
 from tidegate.gateway.cli.judge import Show
-from tidegate.gateway.cli.judge_summary import Tally, print_summary
+from tidegate.gateway.cli.judge_summary import JudgeCounts, print_summary
 from tidegate.gateway.cli.judgement import JudgedBlock
 from tidegate.gateway.cli.options import ContractFile
 from tidegate.gateway.cli.reading import reading
@@ -112,7 +112,7 @@ class Audit:
     result: TableAudit
     plan: EnforcementPlan
     rows: AddedRows
-    tally: Tally
+    tally: JudgeCounts
     expectations: tuple[ExpectationResult, ...]
 
     @property
@@ -207,7 +207,7 @@ def _sent(registry: str, audit: Audit) -> str:
 
 def _audited(table: str, rows: AddedRows, plan: EnforcementPlan, show: int) -> Audit:
     """Judge rows batch by batch. Raises the errors of the source."""
-    tally, partials = Tally(limit=show), plan.expectations.merge(())
+    tally, partials = JudgeCounts(limit=show), plan.expectations.merge(())
     with rows.source as source:
         records = RecordReader(source, plan.contract)
         unframed = compile_plan(records.contract)
@@ -224,7 +224,7 @@ def _result(
     table: str,
     rows: AddedRows,
     plan: EnforcementPlan,
-    tally: Tally,
+    tally: JudgeCounts,
     expectations: tuple[ExpectationResult, ...],
 ) -> TableAudit:
     return TableAudit(
@@ -247,7 +247,7 @@ def _result(
     )
 
 
-def _judge(plan: EnforcementPlan, block: RecordBlock, tally: Tally, source: Source) -> Partials:
+def _judge(plan: EnforcementPlan, block: RecordBlock, tally: JudgeCounts, source: Source) -> Partials:
     """Count the verdicts on a block of rows; return the metrics of the rows that pass."""
     values = pa.array(block.values, pa.large_binary())
     judged = plan.judge_typed(values)

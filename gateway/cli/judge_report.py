@@ -33,7 +33,7 @@ class ViolatedRule:
 
 
 @dataclass(slots=True)
-class Findings:
+class JudgeFindings:
     """Findings by stage, rule and field. `others` counts the records of findings beyond the first _MOST_FINDINGS."""
 
     found: dict[tuple[Stage, str, str], ViolatedRule] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Findings:
             if any(len(finding.examples) < _MOST_EXAMPLES for finding in fresh.values()):
                 _keep_examples(fresh, explained(index), place(index))
 
-    def merge(self, later: Findings) -> None:
+    def merge(self, later: JudgeFindings) -> None:
         """Add the findings of later records."""
         self.others += later.others
         for key, finding in later.found.items():
@@ -99,7 +99,7 @@ class Totals:
 
 
 def report_page(
-    plan: EnforcementPlan, title: str, totals: Totals, findings: Findings, now: datetime
+    plan: EnforcementPlan, title: str, totals: Totals, findings: JudgeFindings, now: datetime
 ) -> bytes:
     """Return the report as HTML in UTF-8. `title` names the data, `now` is the time of the report in UTC."""
     contract = plan.contract

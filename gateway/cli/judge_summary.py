@@ -23,7 +23,7 @@ from tidegate.gateway.sources.source import Unreadable
 
 
 @dataclass(slots=True)
-class Tally:
+class JudgeCounts:
     """The counts of a run, and the first `limit` refused and unreadable records with their places."""
 
     limit: int
@@ -63,7 +63,7 @@ class Tally:
         room = max(0, self.limit - len(self.first_unreadable))
         self.first_unreadable += [(place(each.position), each) for each in unreadable[:room]]
 
-    def merge(self, later: Tally) -> None:
+    def merge(self, later: JudgeCounts) -> None:
         """Add the counts of later records."""
         self.records += later.records
         self.dispositions += later.dispositions
@@ -121,7 +121,7 @@ class SecondOpinion:
 
 def print_summary(
     contract: DataContract,
-    tally: Tally,
+    tally: JudgeCounts,
     more: str = "--show N shows more of them, --format json every verdict",
 ) -> None:
     """Print the counts and the first refused and unreadable records; `more` says how to show more refused ones."""
@@ -150,7 +150,7 @@ def print_summary(
         _print_unreadable(tally)
 
 
-def _print_reasons(tally: Tally) -> None:
+def _print_reasons(tally: JudgeCounts) -> None:
     reasons = Table.grid(padding=(0, 2, 0, 0))
     reasons.add_column(style="dim")
     reasons.add_column(style="bold")
@@ -161,7 +161,7 @@ def _print_reasons(tally: Tally) -> None:
     out.print(reasons)
 
 
-def _print_refused(tally: Tally, more: str) -> None:
+def _print_refused(tally: JudgeCounts, more: str) -> None:
     shown = [
         (seen(where), seen(explanation.violation.pointer), explanation)
         for where, violations in tally.first_refused
@@ -182,7 +182,7 @@ def _print_refused(tally: Tally, more: str) -> None:
         out.print(Text(f"  and {left_out:,} more refused; {more}", "dim"))
 
 
-def _print_unreadable(tally: Tally) -> None:
+def _print_unreadable(tally: JudgeCounts) -> None:
     out.print()
     for place, each in tally.first_unreadable:
         where = (seen(place), (each.pointer and f"  {seen(each.pointer)}", "cyan"))

@@ -11,8 +11,8 @@ import pyarrow as pa
 from tidegate.contracts.explain.account import Explainer, Explanation
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.verdict import Verdict
-from tidegate.gateway.cli.judge_report import Findings
-from tidegate.gateway.cli.judge_summary import Tally
+from tidegate.gateway.cli.judge_report import JudgeFindings
+from tidegate.gateway.cli.judge_summary import JudgeCounts
 from tidegate.gateway.sources.record_files import RecordBlock
 from tidegate.gateway.sources.source import Unreadable
 
@@ -68,13 +68,13 @@ class JudgedBlock:
 class Judgement:
     """The result for some records: counts and the first refused ones. `findings`, by rule and field, are for a report only."""
 
-    tally: Tally
-    findings: Findings | None
+    tally: JudgeCounts
+    findings: JudgeFindings | None
 
     @classmethod
     def empty(cls, show: int, *, has_findings: bool) -> Self:
         """Return an empty result that keeps the first `show` refused and unreadable records."""
-        return cls(Tally(limit=show), Findings() if has_findings else None)
+        return cls(JudgeCounts(limit=show), JudgeFindings() if has_findings else None)
 
     @property
     def has_refused(self) -> bool:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.deep_schemas import chained, contract_with, nested
 from tidegate.contracts.explain.account import Explanation
 from tidegate.contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
-from tidegate.gateway.cli.judge_summary import Tally
+from tidegate.gateway.cli.judge_summary import JudgeCounts
 from tidegate.gateway.sources.record_files import line_batches
 from tidegate.gateway.sources.source import Unreadable
 
@@ -59,7 +59,7 @@ def test_lines_end_at_lf_only_however_they_arrive(chunks: list[bytes]) -> None:
 def test_a_tally_keeps_only_the_first_refused() -> None:
     violation = Violation(Stage.RULE, "r", "/a", Severity.ERROR, "m")
     refused = Verdict(Disposition.QUARANTINED, (violation, violation))
-    tally = Tally(limit=1)
+    tally = JudgeCounts(limit=1)
     told = (Explanation(violation, "m"),)
     tally.add([Verdict(Disposition.ACCEPTED), refused], ["1", "2"].__getitem__, lambda index: told * index)
     tally.add(
@@ -73,9 +73,9 @@ def test_a_tally_keeps_only_the_first_refused() -> None:
 
 def test_merged_tallies_keep_the_first_refused_of_all() -> None:
     violation = Violation(Stage.RULE, "r", "/a", Severity.ERROR, "m")
-    merged = Tally(limit=3)
+    merged = JudgeCounts(limit=3)
     for part in range(3):
-        tally = Tally(limit=3)
+        tally = JudgeCounts(limit=3)
         places = [str(2 * part), str(2 * part + 1)]
         refused = [Verdict(Disposition.QUARANTINED, (violation,))] * 2
         tally.add(refused, places.__getitem__, lambda _: ())

@@ -23,7 +23,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from tidegate.contracts.explain.account import Explanation
 from tidegate.contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
-from tidegate.gateway.cli.judge_report import Findings
+from tidegate.gateway.cli.judge_report import JudgeFindings
 from tidegate.gateway.sources import csv_rows
 
 from .conftest import CONTRACT, Run
@@ -292,7 +292,7 @@ def test_a_report_on_nothing(tidegate: Run, contract: Path, tmp_path: Path) -> N
 
 
 def test_findings_are_bounded() -> None:
-    findings = Findings()
+    findings = JudgeFindings()
     for number in range(600):
         violation = Violation(Stage.SCHEMA, "type", f"/{number}", Severity.ERROR, "must be text")
         findings.add([Verdict(Disposition.QUARANTINED, (violation, violation))], lambda _: (), str)
@@ -301,9 +301,9 @@ def test_findings_are_bounded() -> None:
 
 
 def test_merged_findings_are_those_of_all_records_and_bounded() -> None:
-    merged = Findings()
+    merged = JudgeFindings()
     for part in range(3):
-        findings = Findings()
+        findings = JudgeFindings()
         for number in range(200 * part, 200 * part + 300):
             violation = Violation(Stage.SCHEMA, "type", f"/{number}", Severity.ERROR, "must be text")
             told = (Explanation(violation, "m"),)
