@@ -54,7 +54,7 @@ _PROVENANCE: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class QuarantineRows:
-    """The contents of a quarantine table, in the form that `LedgerStore` expects (`TableRows`)."""
+    """The contents of a quarantine table, in the form that `LedgerStore` expects (`TableContents`)."""
 
     contract: DataContract
 
