@@ -81,7 +81,7 @@ TAKES = {
     "archive": ("archiving.archive(",),
     "resume": ("resume",),
     "quarantine-record": ("set_aside(",),
-    "publish": ("version = ", "plan(version="),
+    "publish": ("version = ", "plan(version=", "contracts.plan = ", "plan_of("),
 }
 """How a test takes a way out that is a verb."""
 
