@@ -14,7 +14,7 @@ from tidegate.gateway.cli.verbs import VERBS
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/how-to/troubleshoot.md"
-STOPS = {"StreamStopped", "TooLarge", "Fenced"}
+STOPS = {"StreamStopped", "TooLarge", "Fenced", "ContractNotFoundError"}
 NOT_OF_A_STREAM = (
     # Verbs that a person runs say these, and change nothing.
     "the outputs changed before you confirmed",
@@ -74,6 +74,11 @@ SHOWN_BY = {
     "another instance of this stream (code 5)": (f"{ENFORCE}/test_faults.py", "test_a_second_instance_fences_the_first", "raises(Fenced)"),
     "Spark's Java process has ended (code 3)": (f"{ENFORCE}/test_supervisor.py", "test_without_its_jvm_the_job_ends_and_a_new_one_continues", "Spark's Java process has ended"),
     "the registry ... has not answered for ... (code 3)": (f"{ENFORCE}/test_supervisor.py", "test_a_registry_that_goes_away_and_comes_back", "has not answered for"),
+    "gave up after repeated failures (code 3)": (f"{ENFORCE}/test_supervisor.py", "test_a_stream_that_gave_up_continues_when_it_is_started_again", "gave up after repeated failures"),
+    "has no active version of contract (code 2)": (f"{ENFORCE}/test_supervisor.py", "test_an_unpublished_contract_is_named_with_what_to_do", "has no active version of contract"),
+    "does not exist; create it (code 3)": (f"{ENFORCE}/test_supervisor.py", "test_a_topic_that_does_not_exist_is_named_with_what_to_do", "does not exist; create it"),
+    "the contract of the registry cannot be read by this version": ("unit/spark_jobs/test_contract_source.py", "test_a_contract_of_a_later_release_stops_the_stream_until_a_version_fits", "the contract of the registry cannot be read by this version"),
+    "and there is no key for it (code 2)": ("unit/spark_jobs/test_contract_source.py", "test_a_contract_that_hashes_wants_its_key", "and there is no key for it"),
 }  # fmt: skip
 """For each message the test that makes it appear and takes the way out: its file, its name, and words of the message in it."""
 TAKES = {
@@ -81,11 +86,11 @@ TAKES = {
     "archive": ("archiving.archive(",),
     "resume": ("resume",),
     "quarantine-record": ("set_aside(",),
-    "publish": ("version = ", "plan(version=", "contracts.plan = ", "plan_of("),
+    "publish": ("version = ", "plan(version=", "contracts.plan = ", "plan_of(", "publish(line.document("),
 }
 """How a test takes a way out that is a verb."""
 
-A_STOP = r"StreamStopped|Fenced|BudgetSpent|RegistryGone|exit_code"
+A_STOP = r"StreamStopped|Fenced|BudgetSpent|RegistryGone|NotFoundError|Unavailable|SettingsError|exit_code"
 """How a test tells that the stream has stopped."""
 
 MADE_ELSEWHERE = "…"
@@ -132,6 +137,7 @@ ROWS = rows()
 
 def test_the_table_is_read() -> None:
     assert len(ROWS) > 30
+    assert ROWS.keys() == SHOWN_BY.keys()
     assert all(way_out and loss for way_out, loss in ROWS.values())
 
 
