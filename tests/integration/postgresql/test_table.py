@@ -96,6 +96,15 @@ def test_rows_are_deleted_with_the_ledger_or_not_at_all(url: str, make_table: Ma
     assert left == [("0-0",), ("0-1",), ("0-3",), ("1-0",), ("1-1",), ("1-2",), ("1-3",)]
 
 
+def test_a_rewind_to_a_snapshot_is_refused_with_what_else_to_give(url: str, make_table: MakeTable) -> None:
+    table, plan = make_table(), plan_of()
+    held = publish(table, plan, claimed(table, plan), [Record({"id": "a"}, 0)])
+    with pytest.raises(ConflictError, match="keeps no snapshots of a table; give offsets or a time"):
+        table.position_at(1, held)
+    assert table.read() == held
+    assert ask(url, "SELECT id FROM hospital.admissions") == [("a",)]
+
+
 @pytest.mark.parametrize("mode", ["append", "upsert"])
 def test_rows_that_a_crash_of_the_server_has_emptied_are_no_rows_that_were_published(
     url: str, make_table: MakeTable, mode: str
