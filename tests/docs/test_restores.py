@@ -34,6 +34,7 @@ SHOWN_BY = {
     ],
     "the topic `tidegate.ledger` is lost": [(f"{ENFORCE}/test_adoption.py", "test_an_adopted_stream_continues_with_every_record_once", "no ledger says how far")],
     "the topic `tidegate.ledger`, older than the output topics": [(f"{ENFORCE}/test_adoption_after_rollback.py", "test_a_ledger_topic_that_was_restored_from_an_older_moment_stops_the_stream", "restored from an older moment")],
+    "the accepted topic of a stream with the Kafka sink is lost": [(f"{ENFORCE}/test_kafka_sink.py", "test_an_accepted_topic_that_is_lost_gets_the_records_that_the_source_still_has", "Answer.LOST")],
     "a quarantine topic is lost": [(f"{ENFORCE}/test_source_changes.py", "test_a_recreated_quarantine_is_read_from_its_beginning", "Answer.LOST")],
     "a topic `<topic>.replayed` is lost": [
         (f"{ENFORCE}/test_replay.py", "test_positions_that_are_gone_are_never_guessed", "Restore the topic"),
