@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 import structlog
 
-from tidegate.contracts.errors import Unavailable
+from tidegate.contracts.errors import ContractError, StreamStopped, Unavailable
 from tidegate.contracts.judge.groups import MOST_GROUPS, GroupPlan, group_plans
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 from tidegate.contracts.privacy.masks import require_key
@@ -18,10 +18,21 @@ log = structlog.get_logger()
 
 
 def compile_answer(answer: RegistryAnswer, name: str, mask_key: MaskKey | None) -> EnforcementPlan:
-    """Return the compiled contract of an answer. Raises ContractError, or SettingsError for masks without a key."""
-    contract = requests.read_contract(answer, name)
-    require_key(contract, mask_key)
-    return compile_plan(contract, mask_key)
+    """Return the compiled contract of an answer.
+
+    Raises StreamStopped for a contract that this release cannot read, SettingsError for masks without a key.
+    """
+    try:
+        contract = requests.read_contract(answer, name)
+        require_key(contract, mask_key)
+        return compile_plan(contract, mask_key)
+    except ContractError as error:
+        # The registry compiled the contract when it was published, so its release is another one.
+        problems = "; ".join(map(str, error.problems))
+        raise StreamStopped(
+            f"the contract of the registry cannot be read by this version: {problems}. Upgrade the job, or publish a "
+            "version that it can read: tidegate publish FILE"
+        ) from error
 
 
 class GroupSource:

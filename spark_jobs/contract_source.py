@@ -78,7 +78,7 @@ class ContractSource(Protocol):
     """A source of the enforced contract, compiled."""
 
     def current(self) -> EnforcementPlan:
-        """Return the plan for the batch that begins now. Raises Unavailable, NotFoundError or ContractError."""
+        """Return the plan for the batch that begins now. Raises Unavailable, NotFoundError, StreamStopped or ContractError."""
         ...
 
     def require_published(self, judged_by: str | None) -> None:

@@ -15,7 +15,9 @@ LEAST_RETENTION_BYTES: Final = 512 * 1024 * 1024
 
 LEDGER_TOPIC: Final = "tidegate.ledger"
 LEDGER_PARTITIONS: Final = 4
-LEDGER_SETTINGS: Final = {"cleanup.policy": "compact", "segment.bytes": str(16 * 1024 * 1024)}
+LEDGER_POLICY: Final = {"cleanup.policy": "compact"}
+"""Setting without which a start refuses the topic: retention would delete the ledger of an idle stream."""
+LEDGER_SETTINGS: Final = {**LEDGER_POLICY, "segment.bytes": str(16 * 1024 * 1024)}
 """Settings of a new topic of ledgers. Kafka never compacts the segment that it appends to, of 1 GiB by default."""
 
 _QUARANTINE: Final = ".quarantine"
@@ -70,10 +72,12 @@ def marks_settings(max_message_bytes: int, days: int | None, of_source_ms: int) 
 
 
 def least_settings(topic: str) -> dict[str, str] | None:
-    """Return the settings that every job needs of an output topic of this name; None for other names.
+    """Return the settings that every job needs of an output topic of this name, or of the ledgers; None for others.
 
     `is_enough` compares them. The maximum message size depends on the source, so it is left out.
     """
+    if topic == LEDGER_TOPIC:
+        return LEDGER_POLICY
     settings = output_settings(0)
     del settings["max.message.bytes"]
     match topic.rpartition(".")[2]:

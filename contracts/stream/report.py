@@ -78,7 +78,10 @@ class TableSize(BaseModel):
 
 
 class TableMaintenance(BaseModel):
-    """Maintenance of a table by the job since it last claimed the stream. `seconds` is the last round's duration."""
+    """Maintenance by the job since it last claimed the stream: of its table, and of its quarantine table if it has one.
+
+    `seconds` is the sum of the durations of the last round of each table.
+    """
 
     model_config = MESSAGE
 
@@ -95,7 +98,12 @@ class TableMaintenance(BaseModel):
     )
     replaced_bytes: Count = Field(default=0, description="Bytes of these files.")
     failures: Count = Field(default=0, description="Parts of rounds that have failed.")
-    seconds: float = Field(default=0.0, ge=0, allow_inf_nan=False, description="What the last round took.")
+    seconds: float = Field(
+        default=0.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="What the last round of each table took, added up.",
+    )
 
 
 class BatchReport(BaseModel):
@@ -150,7 +158,7 @@ class BatchReport(BaseModel):
     )
 
     maintenance: TableMaintenance | None = Field(
-        default=None, description="How the table was maintained since the job took the stream."
+        default=None, description="How the tables of the stream were maintained since the job took it."
     )
 
     @model_validator(mode="after")

@@ -36,8 +36,9 @@ def doctor(
     """Check this machine: versions, jars, ports, disk, memory, processes.
 
     With --bootstrap-servers, also checks the output topics of the job: deleting
-    records before a restart can find them is a problem. Each line shows a
-    finding; a line that is not ok shows what to do. Changes nothing.
+    records before a restart can find them is a problem. So is a topic of ledgers
+    that is not compacted. Each line shows a finding; a line that is not ok shows
+    what to do. Changes nothing.
 
     Examples:
       tidegate doctor

@@ -63,7 +63,7 @@ def examine(state: Path) -> tuple[CheckResult, ...]:
 
 
 def examine_topics(kafka: KafkaConnection) -> tuple[CheckResult, ...]:
-    """Check whether the output topics of a cluster keep records as long as a restart needs them.
+    """Check whether the output topics and the ledger topic of a cluster keep what a restart needs.
 
     Raises Unavailable if no broker answers. Changes nothing.
     """
@@ -74,16 +74,25 @@ def examine_topics(kafka: KafkaConnection) -> tuple[CheckResult, ...]:
 
 
 def _output_topic(name: str, config: Mapping[str, str], needed: Mapping[str, str]) -> CheckResult:
-    days = int(config["retention.ms"]) / _DAY_MS
-    kept = "for ever" if days < 0 else f"for {days:g} days" + ("" if days >= 1 else ", less than 1")
-    found = f"{config['cleanup.policy']}, keeps records {kept}"
+    found = f"{config['cleanup.policy']}, {_kept(config)}"
     wrong = [key for key, value in needed.items() if not is_enough(key, config[key], value)]
     if not wrong:
         return CheckResult(name, found)
     settings = ",".join(f"{key}={needed[key]}" for key in wrong)
     actual = ", ".join(f"{key}={config[key]}" for key in wrong)
     command = f"kafka-configs.sh --alter --entity-type topics --entity-name {name} --add-config {settings}"
-    return CheckResult(name, f"{found} ({actual})", f"a job of this topic refuses to start: {command}")
+    return CheckResult(
+        name, f"{found} ({actual})", f"a job that writes this topic refuses to start: {command}"
+    )
+
+
+def _kept(config: Mapping[str, str]) -> str:
+    """Return which records a topic keeps, in words."""
+    if config["cleanup.policy"] == "compact":  # the retention does not apply
+        return "keeps the newest record of each key"
+    days = int(config["retention.ms"]) / _DAY_MS
+    kept = "for ever" if days < 0 else f"for {days:g} days" + ("" if days >= 1 else ", less than 1")
+    return f"keeps records {kept}"
 
 
 def _tidegate() -> CheckResult:

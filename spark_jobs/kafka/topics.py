@@ -24,6 +24,7 @@ from tidegate.contracts.errors import Fenced, StreamStopped, Unavailable
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
 from tidegate.contracts.stream.ledger import Vector
 from tidegate.contracts.stream.output_topics import (
+    LEDGER_POLICY,
     LEDGER_SETTINGS,
     accepted_settings,
     dropped_settings,
@@ -235,10 +236,9 @@ class Topics:
 
         Otherwise raises StreamStopped, with a command that corrects the settings.
         """
-        wanted = {"cleanup.policy": "compact"}
         if self._create(name, partitions, LEDGER_SETTINGS):
             return
-        self._require(name, wanted)
+        self._require(name, LEDGER_POLICY)
         identity = self.identity(name)
         if identity is not None and identity[1] < partitions:
             raise StreamStopped(

@@ -138,7 +138,7 @@ def foreign_table(owner: str, stream: str, place: str) -> StreamStopped:
     """Return the error for a stream whose contract id names the table of another stream."""
     return StreamStopped(
         f"{place} belongs to the stream {owner}, whose contract id names the same table as {stream}: dots before "
-        "the last part of an id become underscores. Give the contract another id"
+        "the last part of an id become underscores. Give the contract another id, and publish it: tidegate publish FILE"
     )
 
 

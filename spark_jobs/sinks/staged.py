@@ -43,7 +43,7 @@ from tidegate.spark_jobs.sinks.recovery_scan import (
 from tidegate.spark_jobs.sinks.sink import CommittedBatch, JudgedBatch, MicroBatch, Replay, StreamStart
 from tidegate.spark_jobs.sinks.spool import Spool
 from tidegate.spark_jobs.sinks.store import STAGE_ATTEMPTS, LedgerStore, move_ledger
-from tidegate.spark_jobs.sinks.upkeep import Upkeep
+from tidegate.spark_jobs.sinks.upkeep import Upkeep, maintenance_of
 from tidegate.spark_jobs.steps import ReplayStep, Step
 from tidegate.spark_jobs.worker.record_spool import SpooledRecords
 from tidegate.spark_jobs.worker.records import Decided, Destination, refused_records
@@ -89,7 +89,6 @@ class StagedSink:
             for each in (table, refusals)
             if each is not None
         ]
-        self._upkeep = self._upkeeps[0]
         self.name = f"{table.kind}:{table.name}"
 
     @property
@@ -156,12 +155,12 @@ class StagedSink:
     @property
     def table_size(self) -> TableSize | None:
         """Return the size of the table at its last maintenance; None before that."""
-        return self._upkeep.size
+        return self._upkeeps[0].size
 
     @property
     def maintenance(self) -> TableMaintenance | None:
-        """Return the result of the table's background maintenance; None before the first round."""
-        return self._upkeep.done
+        """Return the result of the background maintenance of both tables; None before the first round."""
+        return maintenance_of(self._upkeeps)
 
     def judge(self, batch: MicroBatch) -> JudgedBatch[TableParts]:
         """Judge the rows that are not settled; write the accepted ones to files that are invisible to readers.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from threading import Event, Lock, Thread
 from typing import Final, Protocol, TypeVar
 
@@ -148,3 +148,12 @@ class Upkeep:
                     "table_not_maintained", table=self._store.name, error=type(error).__name__, exc_info=error
                 )
         return None
+
+
+def maintenance_of(upkeeps: Iterable[Upkeep]) -> TableMaintenance | None:
+    """Return the sums of the maintenance of several tables; None before the first round of any."""
+    done = [each.done for each in upkeeps if each.done is not None]
+    if not done:
+        return None
+    sums = {name: sum(getattr(each, name) for each in done) for name in TableMaintenance.model_fields}
+    return TableMaintenance.model_validate(sums)

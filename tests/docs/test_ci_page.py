@@ -1,4 +1,4 @@
-"""The pages about CI: their workflows run, their tables are complete."""
+"""The pages about CI: their workflows run, their tables are complete; and what runs every night."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import pytest
 import typer
 from typer.main import get_command
 
+from tests.chaos.run import SINKS
 from tests.unit.checks.workplace import Git, contract_text, git, here, write
 from tidegate.contracts.document.yaml_source import read_yaml
 from tidegate.gateway.checks import checking
@@ -120,6 +121,16 @@ def test_the_action_and_the_hooks_are_those_of_this_repository() -> None:
         re.findall(r"^\| `([a-z-]+)` \| ", PAGE.partition("| input |")[2].partition("\n\n")[0], re.MULTILINE)
     ) == set(ACTION_INPUTS)
     assert [hook["id"] for hook in USED_HOOKS["repos"][0]["hooks"]] == list(HOOKS)
+
+
+def test_each_long_target_runs_every_night_and_chaos_on_every_sink() -> None:
+    nightly = read_yaml("nightly", Path(".github/workflows/nightly.yml").read_text("utf-8")).value
+    ran = [step["run"] for job in nightly["jobs"].values() for step in job["steps"] if "run" in step]
+    targets = ("test-full", "first-steps", "mutation", "fuzz", "chaos")
+    assert sorted(ran) == sorted(f".ci/run {target}" for target in targets)
+    chaos = nightly["jobs"]["chaos"]
+    assert sorted(chaos["strategy"]["matrix"]["sink"]) == sorted(SINKS)
+    assert chaos["steps"][-1]["env"]["SINK"] == "${{ matrix.sink }}"
 
 
 def test_every_exit_code_is_there() -> None:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.docs.named_tests import after_the_stop, named_test, pattern_of, takes_its_verb
 from tidegate.gateway.cli.verbs import VERBS
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/how-to/troubleshoot.md"
-STOPS = {"StreamStopped", "TooLarge", "Fenced"}
+STOPS = {"StreamStopped", "TooLarge", "Fenced", "ContractNotFoundError"}
 NOT_OF_A_STREAM = (
     # Verbs that a person runs say these, and change nothing.
     "the outputs changed before you confirmed",
@@ -74,19 +75,13 @@ SHOWN_BY = {
     "another instance of this stream (code 5)": (f"{ENFORCE}/test_faults.py", "test_a_second_instance_fences_the_first", "raises(Fenced)"),
     "Spark's Java process has ended (code 3)": (f"{ENFORCE}/test_supervisor.py", "test_without_its_jvm_the_job_ends_and_a_new_one_continues", "Spark's Java process has ended"),
     "the registry ... has not answered for ... (code 3)": (f"{ENFORCE}/test_supervisor.py", "test_a_registry_that_goes_away_and_comes_back", "has not answered for"),
+    "gave up after repeated failures (code 3)": (f"{ENFORCE}/test_supervisor.py", "test_a_stream_that_gave_up_continues_when_it_is_started_again", "gave up after repeated failures"),
+    "has no active version of contract (code 2)": (f"{ENFORCE}/test_supervisor.py", "test_an_unpublished_contract_is_named_with_what_to_do", "has no active version of contract"),
+    "does not exist; create it (code 3)": (f"{ENFORCE}/test_supervisor.py", "test_a_topic_that_does_not_exist_is_named_with_what_to_do", "does not exist; create it"),
+    "the contract of the registry cannot be read by this version": ("unit/spark_jobs/test_contract_source.py", "test_a_contract_of_a_later_release_stops_the_stream_until_a_version_fits", "the contract of the registry cannot be read by this version"),
+    "and there is no key for it (code 2)": ("unit/spark_jobs/test_contract_source.py", "test_a_contract_that_hashes_wants_its_key", "and there is no key for it"),
 }  # fmt: skip
 """For each message the test that makes it appear and takes the way out: its file, its name, and words of the message in it."""
-TAKES = {
-    "adopt": ("adopting.",),
-    "archive": ("archiving.archive(",),
-    "resume": ("resume",),
-    "quarantine-record": ("set_aside(",),
-    "publish": ("version = ", "plan(version="),
-}
-"""How a test takes a way out that is a verb."""
-
-A_STOP = r"StreamStopped|Fenced|BudgetSpent|RegistryGone|exit_code"
-"""How a test tells that the stream has stopped."""
 
 MADE_ELSEWHERE = "…"
 """A message that another function returns, or the server's own words after a name."""
@@ -122,21 +117,17 @@ def _text(node: ast.expr) -> str:
             return MADE_ELSEWHERE
 
 
-def _pattern(message: str) -> re.Pattern[str]:
-    without_code = re.sub(r" \(code \d\)$", "", message)
-    return re.compile(".*".join(map(re.escape, without_code.split("..."))))
-
-
 ROWS = rows()
 
 
 def test_the_table_is_read() -> None:
     assert len(ROWS) > 30
+    assert ROWS.keys() == SHOWN_BY.keys()
     assert all(way_out and loss for way_out, loss in ROWS.values())
 
 
 def test_every_stop_has_a_way_out() -> None:
-    patterns = [_pattern(message) for message in ROWS]
+    patterns = [pattern_of(message) for message in ROWS]
     without = [
         f"{where}: {text}"
         for text, where in messages()
@@ -151,55 +142,12 @@ def test_every_stop_has_a_way_out() -> None:
 @pytest.mark.parametrize("message", ROWS)
 def test_a_test_makes_the_message_appear_and_takes_its_way_out(message: str) -> None:
     path, name, words = SHOWN_BY[message]
-    test, text = _test_of(path, name)
+    test, text = named_test(path, name)
     assert words in text
-    after = _after_the_stop(test, words)
+    after = after_the_stop(test, words)
     assert after
     way_out, _ = ROWS[message]
-    verbs = TAKES.keys() & set(re.findall(r"`tidegate ([a-z-]+)", way_out))
-    is_the_only_one = verbs and " or " not in way_out
-    assert not is_the_only_one or any(each in after for verb in verbs for each in TAKES[verb])
-
-
-def _after_the_stop(test: ast.FunctionDef, words: str) -> str:
-    """Return what a test does after the first statement that expects the stop, by its words where it has them.
-
-    Assertions and further stops are left out: a stream that only stops again has not taken its way out.
-    """
-    statements = [each for each in ast.walk(test) if isinstance(each, ast.stmt) and each is not test]
-    stops = [
-        each for each in statements if re.search(A_STOP, ast.unparse(each)) and not isinstance(each, ast.Try)
-    ]
-    named = [each for each in stops if words in ast.unparse(each).replace("\\", "")]
-    ends = min(each.end_lineno or 0 for each in named or stops)
-    return "\n".join(text for line, text in _done(test.body) if line > ends)
-
-
-def _done(body: Sequence[ast.stmt]) -> Iterator[tuple[int, str]]:
-    """Yield line and text of each statement that neither asserts nor expects an error, also of those in blocks."""
-    for each in body:
-        match each:
-            case ast.Assert() | ast.FunctionDef():
-                continue
-            case ast.With():
-                heads = ", ".join(map(ast.unparse, each.items))
-                if "raises(" not in heads:
-                    yield each.lineno, heads
-                    yield from _done(each.body)
-            case ast.For() | ast.While() | ast.If() | ast.Try():
-                yield from _done(each.body)
-            case _ if "raises(" not in (text := ast.unparse(each)):
-                yield each.lineno, text
-
-
-def _test_of(path: str, name: str) -> tuple[ast.FunctionDef, str]:
-    """Return a test, and its text with that of its parameters, without the escapes of patterns."""
-    source = (ROOT / "tests" / path).read_text()
-    (found,) = (
-        each for each in ast.parse(source).body if isinstance(each, ast.FunctionDef) and each.name == name
-    )
-    pieces = [*found.decorator_list, *found.body]
-    return found, "\n".join(ast.unparse(each) for each in pieces).replace("\\", "")
+    assert takes_its_verb(way_out, after)
 
 
 def test_every_verb_of_the_table_exists() -> None:

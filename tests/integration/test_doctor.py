@@ -13,7 +13,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
-from tidegate.contracts.stream.kafka_connection import KafkaSettings
+from tidegate.contracts.stream.kafka_connection import KafkaConnection, KafkaSettings
+from tidegate.contracts.stream.output_topics import LEDGER_PARTITIONS, LEDGER_TOPIC
 from tidegate.gateway.embedded import doctor as doctor_checks
 from tidegate.gateway.embedded import ports
 from tidegate.gateway.embedded.broker import Broker
@@ -21,6 +22,7 @@ from tidegate.gateway.embedded.doctor import CheckResult, examine, examine_topic
 from tidegate.gateway.embedded.jars import Jars, default_cache
 from tidegate.gateway.embedded.java import Java
 from tidegate.gateway.embedded.processes import Command, RunDirectory
+from tidegate.spark_jobs.kafka.topics import Topics
 
 
 def finding(name: str, state: Path) -> CheckResult:
@@ -118,16 +120,42 @@ def test_topics_that_forget_too_early_are_a_problem_with_a_command(
     assert not found["ok"]
     assert "less than 1" in found["found"]
     _, _, settings = found["advice"].partition("--add-config ")
-    resource = ConfigResource(ConfigResource.Type.TOPIC, f"{source}.quarantine")
+    alter(broker, f"{source}.quarantine", settings)
+    assert topic_finding(broker, f"{source}.quarantine").is_ok
+
+
+def test_a_ledger_topic_that_forgets_ledgers_is_a_problem_with_a_command(broker: Broker) -> None:
+    """With retention, the ledger of a stream that is idle for a week would be deleted."""
+    Topics(KafkaConnection(broker.bootstrap)).ensure_compacted(LEDGER_TOPIC, LEDGER_PARTITIONS)
+    made = topic_finding(broker, LEDGER_TOPIC)
+    assert (made.found, made.is_ok) == ("compact, keeps the newest record of each key", True)
+    alter(broker, LEDGER_TOPIC, "cleanup.policy=delete,retention.ms=604800000")
+    try:
+        found = topic_finding(broker, LEDGER_TOPIC)
+        assert found.found == "delete, keeps records for 7 days (cleanup.policy=delete)"
+        assert found.advice == (
+            "a job that writes this topic refuses to start: kafka-configs.sh --alter --entity-type topics --entity-name "
+            "tidegate.ledger --add-config cleanup.policy=compact"
+        )
+    finally:  # the other tests use the topic too
+        alter(broker, LEDGER_TOPIC, "cleanup.policy=compact,retention.ms=-1")
+    assert topic_finding(broker, LEDGER_TOPIC).is_ok
+
+
+def alter(broker: Broker, topic: str, settings: str) -> None:
+    """Change settings of a topic, as `kafka-configs.sh --add-config` does."""
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
     for pair in settings.split(","):
         key, _, value = pair.partition("=")
         entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
         resource.add_incremental_config(entry)
+    client = AdminClient({"bootstrap.servers": broker.bootstrap})
     client.incremental_alter_configs([resource])[resource].result(30)
-    (mended,) = [
-        one for one in examine_topics(KafkaSettings().connection_to(broker.bootstrap)) if source in one.name
-    ]
-    assert mended.is_ok
+
+
+def topic_finding(broker: Broker, topic: str) -> CheckResult:
+    found = examine_topics(KafkaSettings().connection_to(broker.bootstrap))
+    return next(one for one in found if one.name == topic)
 
 
 @pytest.mark.full

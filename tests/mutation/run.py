@@ -109,6 +109,7 @@ PURE: dict[str, tuple[str, ...]] = {
     "tidegate.spark_jobs.job.replay_loop": (f"{UNIT}/spark_jobs/test_replay_loop.py",),
     "tidegate.spark_jobs.job.replay_chunk": (f"{UNIT}/spark_jobs/test_replay_chunk.py",),
     "tidegate.spark_jobs.job.batch_limits": (f"{UNIT}/spark_jobs/test_batch_limits.py",),
+    "tidegate.spark_jobs.kafka.source_topic": (f"{UNIT}/spark_jobs/test_source_topic.py",),
 }
 """Modules that need no Java, and the tests that cover them."""
 NEEDS_JVM: dict[str, tuple[str, ...]] = {

@@ -159,7 +159,7 @@ class PostgresqlTable:
         archived = f"{self._schema}.{name}"
         if len(name.encode()) > _MAX_NAME_BYTES:
             raise ConflictError(
-                f"{self.name}: PostgreSQL's names have {_MAX_NAME_BYTES} bytes at most: {name}"
+                f"{self.name}: PostgreSQL's names have {_MAX_NAME_BYTES} bytes at most: {name}. Give a shorter name: --as NAME"
             )
         with self._working(f"rename it to {archived}") as connection:
             if not self._columns(connection):
@@ -370,7 +370,8 @@ class PostgresqlTable:
         for name in names:
             if len(name.encode()) > _MAX_NAME_BYTES:
                 raise StreamStopped(
-                    f"{self.name}: PostgreSQL's names have {_MAX_NAME_BYTES} bytes at most: {name}"
+                    f"{self.name}: PostgreSQL's names have {_MAX_NAME_BYTES} bytes at most: {name}. Shorten this name in the "
+                    "contract, and publish it: tidegate publish FILE"
                 )
 
     def _require_ours(self, existing: dict[str, tuple[str, bool]]) -> None:

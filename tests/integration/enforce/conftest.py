@@ -169,11 +169,14 @@ def quick_starts(  # noqa: PLR0913, PLR0917 - one for each part of a job
 
 @pytest.fixture
 def start(jars: Jars, quick_starts: None) -> Iterator[Callable[..., RunningJob]]:  # noqa: ARG001 - it is done before
-    """Yield a function that starts a job for some lines: `start(registry_url, lines, *options)`."""
+    """Yield a function that starts a job for some lines: `start(registry_url, lines, *options)`.
+
+    With `follows=True` the options say which contracts it enforces.
+    """
     jobs: list[RunningJob] = []
 
-    def run(registry_url: str, lines: list[Line], *options: str) -> RunningJob:
-        ids = [line.contract_id for line in lines]
+    def run(registry_url: str, lines: list[Line], *options: str, follows: bool = False) -> RunningJob:
+        ids = [] if follows else [line.contract_id for line in lines]
         jobs.append(RunningJob([*ids, *options], environment(lines[0], jars, registry_url)))
         return jobs[-1]
 

@@ -285,6 +285,7 @@ def environment(line: Line, jars: Jars, registry_url: str) -> dict[str, str]:
         "TIDEGATE_CHECKPOINTS": str(line.settings.checkpoints),
         "TIDEGATE_SINK": line.settings.sink,
         "TIDEGATE_TRIGGER_SECONDS": "0.5",
+        "TIDEGATE_WATCH_SECONDS": "0.5",
         "TIDEGATE_ACCEPTED_SLOTS": str(line.settings.accepted_slots),
         "TIDEGATE_SPARK_JARS": str(jars.spark_dir),
         "TIDEGATE_HEARTBEAT_SECONDS": str(line.settings.heartbeat_seconds),

@@ -8,14 +8,21 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from tests.integration.enforce.job import Publish
 from tests.integration.enforce.line import KNOWN, Line, Sent, row
+from tests.integration.enforce.registry import Registry
+from tests.integration.enforce.test_archive import Archiving
+from tests.integration.enforce.test_quarantine_table import cut
+from tests.integration.enforce.test_source_changes import PowerCutError, make_anew
 from tidegate.contracts.errors import StreamStopped
 from tidegate.contracts.stream.evidence import EventPointer, Provenance, read_provenance
 from tidegate.contracts.stream.ledger import BatchTotals
-from tidegate.contracts.stream.output_topics import LEDGER_TOPIC
+from tidegate.contracts.stream.output_topics import LEDGER_TOPIC, accepted_topic
+from tidegate.contracts.stream.reconciliation import Answer
 from tidegate.spark_jobs.kafka import kafka_ledger
 from tidegate.spark_jobs.kafka.kafka_ledger import ledger_name, ledger_record, read_ledger
 from tidegate.spark_jobs.kafka.outputs import read_committed
+from tidegate.spark_jobs.steps import Step
 
 
 @pytest.fixture
@@ -100,3 +107,30 @@ def test_a_ledger_is_read_from_the_end_of_its_topic(
     assert read_ledger(kafka, name) == first
     assert len(read) <= 2_000
     assert read_ledger(kafka, "no stream@kafka") is None
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("accepted_slots", [1, 2])
+def test_an_accepted_topic_that_is_lost_gets_the_records_that_the_source_still_has(
+    make_line: Callable[..., Line], registry: Registry, publish: Publish, accepted_slots: int
+) -> None:
+    """The stream goes on with a new topic; what tasks wrote there ahead of the ledger is found."""
+    line = make_line(sink="kafka", accepted_slots=accepted_slots)
+    publish(line.document())
+    line.produce(*(row(2 * n) for n in range(5)), row(1, 999))
+    line.enforce()
+    make_anew(line, accepted_topic(line.topic))
+    line.produce(row(10), row(12, 999))
+    with pytest.raises(PowerCutError):
+        line.enforce(cut(Step.SLOT if accepted_slots > 1 else Step.DECIDE))
+    line.enforce()
+    assert line.ledger().totals == BatchTotals(written=6, quarantined=2)
+    assert [each.key for each in line.accepted()] == [b"10"]
+    found = line.reconcile()
+    assert (found.answer, found.lost) == (Answer.LOST, 5)
+    archiving = Archiving(registry)
+    archiving.archive(line, "away", repeats=True)
+    line.enforce()
+    assert sorted(each.key or b"" for each in line.accepted()) == [b"0", b"10", b"10", b"2", b"4", b"6", b"8"]
+    assert line.ledger().totals == BatchTotals(written=6, quarantined=2)
+    assert line.reconcile().holds

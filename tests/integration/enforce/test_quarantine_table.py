@@ -12,8 +12,10 @@ from tests.integration.enforce.checker import require_exactly_once
 from tests.integration.enforce.faults import Publish, StartJob, fill, kill_after, require_nothing_twice
 from tests.integration.enforce.line import Line, Sent, row
 from tests.integration.enforce.registry import Registry
+from tests.integration.enforce.running import eventually
 from tests.integration.enforce.test_archive import Archiving
 from tests.integration.enforce.test_erase import PERSON, Erasing, with_a_person
+from tests.integration.enforce.test_maintenance import data_files
 from tests.integration.enforce.test_rewind import Rewinding, mended, record, with_a_bad_contract
 from tests.integration.enforce.test_source_changes import PowerCutError, cut_after_quarantine
 from tests.marks import full
@@ -157,6 +159,27 @@ def test_refused_records_are_rows_beside_the_accepted_ones(make_line: Callable[.
     two = next(each for each in kept(line) if each["key"] == b"4")
     assert {each["code"] for each in two["reasons"]} == {"amount-is-known", "additionalProperties"}
     assert {each["stage"] for each in two["reasons"]} == {"rule", "schema"}
+
+
+@pytest.mark.full
+def test_the_maintenance_of_the_table_is_in_the_reports_of_the_stream(make_line: Callable[..., Line]) -> None:
+    """No record is accepted, so this is the only table with files to merge."""
+    line = make_line(**ON)
+    line.produce(*(row(n, 999) for n in range(40)))
+    commits = 0
+
+    def wait(_stream: str, step: AnyStep) -> None:
+        nonlocal commits
+        commits += step is Step.COMMITTED
+        if step is Step.COMMITTED and commits == 8:
+            eventually(lambda: data_files(beside(line)) < 4)
+
+    line.enforce(wait, max_offsets=2, compaction_min_files=4, maintenance_seconds=0.1)
+    told = [each.maintenance for each in line.reports if each.maintenance is not None]
+    assert max(each.files_compacted for each in told) >= 4
+    assert told[-1].failures == 0
+    assert line.rows() == []
+    assert require_kept(line) == 40
 
 
 @pytest.mark.parametrize("sink", [*full("iceberg", "delta"), "postgresql"])

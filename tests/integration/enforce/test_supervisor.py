@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gc
 import signal
+import sqlite3
 import weakref
 from collections import Counter
 from collections.abc import Callable, MutableMapping
+from contextlib import closing
 from dataclasses import replace
 from threading import Event
 from typing import Any
@@ -14,6 +16,8 @@ from typing import Any
 import httpx
 import psutil
 import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from prometheus_client.parser import text_string_to_metric_families as prometheus_text
 from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
@@ -42,7 +46,7 @@ def batches_by_sink(line: Line) -> Counter[str]:
 
 
 def test_an_unpublished_contract_is_named_with_what_to_do(
-    make_line: Callable[..., Line], spark: SparkSession, registry: Registry
+    make_line: Callable[..., Line], spark: SparkSession, registry: Registry, publish: Publish
 ) -> None:
     """A registry that answers is not away: no grace, no second attempt."""
     line = make_line(registry_grace_seconds=3600)
@@ -52,6 +56,48 @@ def test_an_unpublished_contract_is_named_with_what_to_do(
         f"the registry at {registry.url} has no active version of contract {line.contract_id}; publish one: tidegate "
         "publish FILE"
     )
+    publish(line.document())
+    line.produce(row(0), row(1, 999))
+    run(spark, line, registry.url)
+    assert (len(line.rows()), len(line.quarantined())) == (1, 1)
+
+
+def test_a_topic_that_does_not_exist_is_named_with_what_to_do(
+    make_line: Callable[..., Line], spark: SparkSession, registry: Registry, publish: Publish
+) -> None:
+    line = make_line(restart_limit=0)
+    line.topic = f"late-{line.topic}"
+    publish(line.document())
+    with pytest.raises(Unavailable) as missing:
+        run(spark, line, registry.url)
+    assert (
+        str(missing.value) == f"topic {line.topic} of contract {line.contract_id} does not exist; create it"
+    )
+    brokers = AdminClient({"bootstrap.servers": line.settings.bootstrap_servers})
+    brokers.create_topics([NewTopic(line.topic, 2, 1)])[line.topic].result(30)
+    line.produce(row(0), row(1, 999))
+    run(spark, line, registry.url)
+    assert (len(line.rows()), len(line.quarantined())) == (1, 1)
+
+
+@pytest.mark.full
+def test_a_stream_that_gave_up_continues_when_it_is_started_again(
+    make_line: Callable[..., Line], spark: SparkSession, registry: Registry, publish: Publish
+) -> None:
+    """Another program locks the catalog's database for longer than the stream tries again."""
+    line = make_line(restart_limit=1, restart_backoff_seconds=0.1)
+    publish(line.document())
+    line.produce(row(0))
+    run(spark, line, registry.url)
+    line.produce(row(2), row(4, 999))
+    with closing(sqlite3.connect(line.settings.warehouse / "catalog.db", isolation_level=None)) as catalog:
+        catalog.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(Unavailable, match=f"{line.contract_id}: gave up after repeated failures: "):
+            run(spark, line, registry.url)
+        catalog.execute("ROLLBACK")
+    run(spark, line, registry.url)
+    assert (len(line.rows()), len(line.quarantined())) == (2, 1)
+    assert line.reconcile().holds
 
 
 @pytest.mark.full

@@ -29,7 +29,7 @@ def follow(
     jobs: list[RunningJob] = []
 
     def run(line: Line, url: str, *options: str, **variables: str) -> RunningJob:
-        often = {"TIDEGATE_WATCH_SECONDS": "0.5", "TIDEGATE_HEARTBEAT_SECONDS": "0.5"}
+        often = {"TIDEGATE_HEARTBEAT_SECONDS": "0.5"}
         patient = {"TIDEGATE_REGISTRY_TIMEOUT_SECONDS": "30"}
         jobs.append(RunningJob([*options], environment(line, jars, url) | often | patient | variables))
         return jobs[-1]

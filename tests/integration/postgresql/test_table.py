@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from tests.integration.postgresql.staging import NEW, Record, claimed, plan_of, publish, stage
-from tidegate.contracts.errors import Fenced, StreamStopped, Unavailable
+from tidegate.contracts.errors import ConflictError, Fenced, StreamStopped, Unavailable
 from tidegate.contracts.stream.ledger import BatchTotals
 from tidegate.spark_jobs.sinks.maintenance import Orphans
 from tidegate.spark_jobs.sinks.postgresql.table import PostgresqlTable
@@ -94,6 +94,15 @@ def test_rows_are_deleted_with_the_ledger_or_not_at_all(url: str, make_table: Ma
     assert table.read() == back
     left = ask(url, "SELECT id FROM hospital.admissions ORDER BY id")
     assert left == [("0-0",), ("0-1",), ("0-3",), ("1-0",), ("1-1",), ("1-2",), ("1-3",)]
+
+
+def test_a_rewind_to_a_snapshot_is_refused_with_what_else_to_give(url: str, make_table: MakeTable) -> None:
+    table, plan = make_table(), plan_of()
+    held = publish(table, plan, claimed(table, plan), [Record({"id": "a"}, 0)])
+    with pytest.raises(ConflictError, match="keeps no snapshots of a table; give offsets or a time"):
+        table.position_at(1, held)
+    assert table.read() == held
+    assert ask(url, "SELECT id FROM hospital.admissions") == [("a",)]
 
 
 @pytest.mark.parametrize("mode", ["append", "upsert"])
@@ -320,7 +329,12 @@ def with_field(name: str) -> dict[str, Any]:
     [
         ("upsert", {}, "has no primary_key", KEYED),
         ("append", {"tombstones": "delete"}, "append deletes nothing", {"tombstones": "refuse"}),
-        ("append", with_field("x" * 64), "63 bytes at most", with_field("x" * 63)),
+        (
+            "append",
+            with_field("x" * 64),
+            "63 bytes at most: x{64}.*tidegate publish FILE",
+            with_field("x" * 63),
+        ),
     ],
 )
 def test_a_contract_that_the_sink_cannot_serve_is_refused_until_it_is_corrected(
@@ -331,6 +345,17 @@ def test_a_contract_that_the_sink_cannot_serve_is_refused_until_it_is_corrected(
     table = make_table(write_mode=mode)
     claimed(table, plan_of(**corrected))
     assert table.exists()
+
+
+def test_a_name_that_is_too_long_for_an_archive_is_refused_with_the_option(
+    url: str, make_table: MakeTable
+) -> None:
+    table, plan = make_table(), plan_of()
+    publish(table, plan, claimed(table, plan), [Record({"id": "a"}, 0)])
+    with pytest.raises(ConflictError, match=r"63 bytes at most: x{64}\. Give a shorter name: --as NAME"):
+        table.archive("x" * 64)
+    assert table.archive("x" * 63) == f"hospital.{'x' * 63}"
+    assert ask(url, "SELECT tablename FROM pg_tables WHERE schemaname = 'hospital'") == [("x" * 63,)]
 
 
 def test_another_primary_key_is_not_taken_silently(make_table: MakeTable) -> None:

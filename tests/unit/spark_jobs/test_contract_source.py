@@ -245,6 +245,25 @@ def job_settings(**given: str) -> JobSettings:
     return JobSettings.model_validate({**needed, **given})
 
 
+def test_a_contract_of_a_later_release_stops_the_stream_until_a_version_fits(
+    registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A registry of a later release accepts keys that this job cannot obey."""
+    source = contract_from(registry, 60)
+    source.current()
+    registry.version = "2.0.0"
+    with monkeypatch.context() as later:
+        later.setitem(DOCUMENT, "drain", "true")
+        with pytest.raises(
+            StreamStopped,
+            match=r"the contract of the registry cannot be read by this version: registry:s:\d+:\d+: unknown key `drain`; .*\. "
+            r"Upgrade the job, or .*: tidegate publish FILE",
+        ):
+            source.current()
+    registry.version = "2.0.1"
+    assert source.current().contract.version == "2.0.1"
+
+
 def test_a_contract_that_hashes_wants_its_key(
     registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
-from tidegate.contracts.errors import StreamStopped
+from tests.documents import plan_with
+from tidegate.contracts.errors import StreamStopped, Unavailable
 from tidegate.contracts.stream.history import HISTORY_PARTITION
 from tidegate.contracts.stream.ledger import Ledger, require_contiguous
-from tidegate.spark_jobs.kafka.source_topic import resume
+from tidegate.spark_jobs.kafka.source_topic import find_source, require_same, resume
 from tidegate.spark_jobs.kafka.topics import TopicDescription
 
 LEDGER = Ledger(
@@ -23,6 +27,25 @@ LEDGER = Ledger(
     slots=1,
 )
 SOURCE = TopicDescription("t", "id-1", 2, 1_000_000)
+PLAN = plan_with({"type": "object"}, id="h.a", topic="t")
+
+
+class KnownTopics:
+    """The topics that a broker knows. Those of a real one are in test_source_changes.py and test_supervisor.py."""
+
+    def __init__(self, *topics: TopicDescription) -> None:
+        self._topics = {each.name: each for each in topics}
+
+    def describe(self, name: str) -> TopicDescription | None:
+        return self._topics.get(name)
+
+    def identity(self, name: str) -> tuple[str, int] | None:
+        found = self._topics.get(name)
+        return (found.topic_id, found.partitions) if found else None
+
+
+def broker_with(*topics: TopicDescription) -> Any:
+    return KnownTopics(*topics)
 
 
 def test_each_partition_continues_where_the_ledger_ends() -> None:
@@ -51,6 +74,31 @@ def test_the_partition_of_a_history_is_not_looked_for_in_the_topic() -> None:
     assert resume(with_history, SOURCE, {0: 3, 1: 0}, {0: 20, 1: 5}) == {0: 10, 1: 5}
 
 
+def test_a_partition_that_the_topic_lacks_stops_the_stream_only_if_its_records_were_judged() -> None:
+    unjudged, judged = (LEDGER.model_copy(update={"end": {0: 10, 1: end}}) for end in (0, 1))
+    assert resume(unjudged, SOURCE, {0: 3}, {0: 20}) == {0: 10}
+    with pytest.raises(
+        StreamStopped, match="partition 1 ends at 0, before the ledger's 1: the broker has lost"
+    ):
+        resume(judged, SOURCE, {0: 3}, {0: 20})
+
+
+def test_the_topic_of_a_contract_is_found_or_named_with_what_to_do() -> None:
+    assert find_source(broker_with(SOURCE), PLAN) == SOURCE
+    with pytest.raises(Unavailable, match=r"topic t of contract h\.a does not exist; create it"):
+        find_source(broker_with(), PLAN)
+
+
+def test_a_topic_is_the_one_of_the_ledger_by_its_id() -> None:
+    require_same(broker_with(SOURCE), SOURCE, LEDGER)
+    with pytest.raises(
+        Unavailable, match="the broker does not know topic t any more; the stream tries again"
+    ):
+        require_same(broker_with(), SOURCE, LEDGER)
+    with pytest.raises(StreamStopped, match=r"topic t was deleted and created again.*tidegate archive h\.a"):
+        require_same(broker_with(replace(SOURCE, topic_id="id-2")), SOURCE, LEDGER)
+
+
 @pytest.mark.parametrize(
     ("source", "earliest", "latest", "message"),
     [
@@ -59,6 +107,7 @@ def test_the_partition_of_a_history_is_not_looked_for_in_the_topic() -> None:
         (SOURCE, {0: 11, 1: 0}, {0: 20, 1: 5}, "partition 0 begins at 11, the ledger ends at 10"),
         (SOURCE, {0: 0, 1: 0}, {0: 9, 1: 5}, "the broker has lost records that were judged"),
         (SOURCE, {0: 0, 1: 0, 2: 3}, {0: 10, 1: 5, 2: 4}, "partition 2 was added since the ledger was written"),
+        (SOURCE, {0: 0, 1: 0, 2: 1}, {0: 10, 1: 5, 2: 4}, "partition 2 was added since the ledger was written"),
     ],
 )  # fmt: skip
 def test_a_topic_that_has_lost_something_stops_the_stream_with_a_way_out(

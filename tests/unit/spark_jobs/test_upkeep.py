@@ -18,7 +18,7 @@ from tidegate.spark_jobs.sinks.maintenance import (
     Orphans,
     SnapshotRetention,
 )
-from tidegate.spark_jobs.sinks.upkeep import _ONE_AT_A_TIME, Upkeep
+from tidegate.spark_jobs.sinks.upkeep import _ONE_AT_A_TIME, Upkeep, maintenance_of
 
 TABLE = "3f2a9c01-1111-2222-3333-444455556666"
 
@@ -66,6 +66,22 @@ def test_rounds_are_added_up_and_orphans_looked_for_once_in_their_time() -> None
     often = upkeep_of(store, orphan_seconds=0.0)
     often.run()
     assert often.run().orphans_removed == 6
+
+
+def test_the_maintenance_of_all_tables_of_a_stream_is_one_sum() -> None:
+    """A stream with a quarantine table has two."""
+    rows, refusals = upkeep_of(Store()), upkeep_of(Store(Unavailable("the store is away")))
+    assert maintenance_of([rows, refusals]) is None
+    rows.run()
+    assert maintenance_of([rows, refusals]) == rows.done
+    refusals.run()
+    done = maintenance_of([rows, refusals])
+    assert done is not None
+    assert (done.files_compacted, done.orphans_removed, done.failures) == (10, 6, 1)
+    assert done.snapshots_expired == 8
+    assert rows.done is not None
+    assert refusals.done is not None
+    assert done.seconds == pytest.approx(rows.done.seconds + refusals.done.seconds)
 
 
 @pytest.mark.parametrize("failure", [Unavailable("the store is away"), ValueError("a value of a record")])
