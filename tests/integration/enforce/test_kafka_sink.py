@@ -18,7 +18,7 @@ from tidegate.contracts.errors import StreamStopped
 from tidegate.contracts.stream.evidence import EventPointer, Provenance, read_provenance
 from tidegate.contracts.stream.ledger import BatchTotals
 from tidegate.contracts.stream.output_topics import LEDGER_TOPIC, accepted_topic
-from tidegate.contracts.stream.reconciliation import Answer
+from tidegate.contracts.stream.reconciliation import ReconciliationAnswer
 from tidegate.spark_jobs.kafka import kafka_ledger
 from tidegate.spark_jobs.kafka.kafka_ledger import ledger_name, ledger_record, read_ledger
 from tidegate.spark_jobs.kafka.outputs import read_committed
@@ -127,7 +127,7 @@ def test_an_accepted_topic_that_is_lost_gets_the_records_that_the_source_still_h
     assert line.ledger().totals == BatchTotals(written=6, quarantined=2)
     assert [each.key for each in line.accepted()] == [b"10"]
     found = line.reconcile()
-    assert (found.answer, found.lost) == (Answer.LOST, 5)
+    assert (found.answer, found.lost) == (ReconciliationAnswer.LOST, 5)
     archiving = Archiving(registry)
     archiving.archive(line, "away", repeats=True)
     line.enforce()
