@@ -112,7 +112,7 @@ _COMMIT = "published = self._table.publish(mark, held, new)"
 _DATA = "self._table.publish(mark, held, held)"
 _LEDGER = "self._table.publish(self._table.stage([], new), held, new)"
 _EVIDENCE = "evidence = self._write_refused(judged.results.refused, batch)"
-_PUBLISHED = "published = Published(self._commit(parts, mark, batch, changes), evidence)"
+_PUBLISHED = "published = CommittedBatch(self._commit(parts, mark, batch, changes), evidence)"
 _SHOWN = """self._table.publish(self._table.stage(results.parts()), self._held, self._held)
     return JudgedBatch(batch, results, TableParts(self._table, []))"""
 _INDENT = "\n" + 12 * " "
@@ -202,7 +202,7 @@ STAGED_MUTANTS: dict[Part, Apply] = {
         "publish",
         (
             (_EVIDENCE, "evidence = Counter()"),
-            (_PUBLISHED, "ledger = self._commit(parts, mark, batch, changes)\n    published = Published(ledger, self._write_refused(judged.results.refused, batch))"),
+            (_PUBLISHED, "ledger = self._commit(parts, mark, batch, changes)\n    published = CommittedBatch(ledger, self._write_refused(judged.results.refused, batch))"),
         ),
     ),
     Part.ALL_SLOTS: Source(
