@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, cast
+from typing import Annotated, assert_never, cast
 
 from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
@@ -83,21 +83,18 @@ async def permit_rule(
             stream = parameters["stream"]
             found = await run_in_threadpool(_subject_of_contract, get_factory(request).database, stream)
             _permit_found(request, rule.role, found, f"no batch of a stream {stream} was reported")
-        case _:
-            _permit_by_role(principal, rule, parameters)
-
-
-def _permit_by_role(principal: Principal, rule: AccessRule, parameters: Mapping[str, str]) -> None:
-    match rule.reach:
         case Reach.EVERYWHERE:
-            is_permitted, of_what = principal.may_everywhere(rule.role), "of every subject"
+            if not principal.may_everywhere(rule.role):
+                raise forbidden(principal, rule.role, "of every subject")
         case Reach.NEW_SUBJECT:
             subject = parameters["subject"]
-            is_permitted, of_what = principal.may(rule.role, subject), f"of the subject {subject}"
+            if not principal.may(rule.role, subject):
+                raise forbidden(principal, rule.role, f"of the subject {subject}")
+        case Reach.SOMEWHERE:
+            if not principal.may_somewhere(rule.role):
+                raise forbidden(principal, rule.role, "of some subjects")
         case _:
-            is_permitted, of_what = principal.may_somewhere(rule.role), "of some subjects"
-    if not is_permitted:
-        raise forbidden(principal, rule.role, of_what)
+            assert_never(rule.reach)
 
 
 def _permit_found(request: Request, role: Role, subject: str | None, unknown: str) -> None:
