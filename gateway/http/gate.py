@@ -84,17 +84,22 @@ async def permit_rule(
             found = await run_in_threadpool(_subject_of_contract, get_factory(request).database, stream)
             _permit_found(request, rule.role, found, f"no batch of a stream {stream} was reported")
         case Reach.EVERYWHERE:
-            if not principal.may_everywhere(rule.role):
-                raise forbidden(principal, rule.role, "of every subject")
+            is_permitted = principal.may_everywhere(rule.role)
+            _require(principal, rule.role, "of every subject", is_permitted=is_permitted)
         case Reach.NEW_SUBJECT:
             subject = parameters["subject"]
-            if not principal.may(rule.role, subject):
-                raise forbidden(principal, rule.role, f"of the subject {subject}")
+            is_permitted = principal.may(rule.role, subject)
+            _require(principal, rule.role, f"of the subject {subject}", is_permitted=is_permitted)
         case Reach.SOMEWHERE:
-            if not principal.may_somewhere(rule.role):
-                raise forbidden(principal, rule.role, "of some subjects")
+            is_permitted = principal.may_somewhere(rule.role)
+            _require(principal, rule.role, "of some subjects", is_permitted=is_permitted)
         case _:
             assert_never(rule.reach)
+
+
+def _require(principal: Principal, role: Role, of_what: str, *, is_permitted: bool) -> None:
+    if not is_permitted:
+        raise forbidden(principal, role, of_what)
 
 
 def _permit_found(request: Request, role: Role, subject: str | None, unknown: str) -> None:
