@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import pytest
 
@@ -18,7 +18,8 @@ from tidegate.contracts.document.model import Retention
 from tidegate.contracts.errors import SettingsError
 from tidegate.contracts.stream.decide import Decision
 from tidegate.contracts.stream.ledger import BatchTotals
-from tidegate.gateway.cli.up import Sink as SinkOfUp
+from tidegate.contracts.stream.sink_names import SinkName
+from tidegate.gateway.cli.up import SinkOption
 from tidegate.spark_jobs.kafka.topics import TopicDescription
 from tidegate.spark_jobs.options import read_settings
 from tidegate.spark_jobs.settings import SINKS, JobSettings, SinkRules
@@ -129,7 +130,8 @@ def test_each_sink_declares_its_kind(name: str) -> None:
 
 
 def test_the_embedded_run_offers_the_same_sinks() -> None:
-    assert [each.value for each in SinkOfUp] == [*SINKS]
+    assert get_args(SinkOption)[0] is SinkName
+    assert [each.value for each in SinkName] == [*SINKS]
 
 
 def test_nothing_of_the_job_asks_for_a_sink_by_its_name() -> None:
