@@ -56,7 +56,7 @@ def test_a_metric_is_one_line_of_the_table(
     make_report: Callable[..., BatchReport],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    factory.report_book().record("hospital.admissions", make_report(1))
+    factory.reports().record("hospital.admissions", make_report(1))
     toy = StreamMetric(
         metrics.GaugeMetricFamily,
         "tidegate_toy",
