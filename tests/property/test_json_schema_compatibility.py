@@ -23,7 +23,7 @@ from tidegate.contracts.errors import ContractError
 from tidegate.contracts.formats.json_records import decode_exactly
 from tidegate.contracts.formats.json_schema import JsonSchemaFormat
 from tidegate.contracts.inclusion.answer import Counterexample, Inclusion, Outcome
-from tidegate.contracts.inclusion.json_schema import Pair, includes
+from tidegate.contracts.inclusion.json_schema import SchemaPair, includes
 from tidegate.contracts.inclusion.json_schema.dialect import FORMATS, SAME_EVERYWHERE, Dialect
 from tidegate.contracts.inclusion.json_schema.evaluate import matches
 from tidegate.contracts.inclusion.json_schema.pattern_syntax import without_assertions
@@ -165,7 +165,7 @@ def test_what_allows_more_by_construction_is_proven(seed: int) -> None:
 @settings(RUNS, max_examples=examples(60))
 def test_both_directions_of_a_pair_answer_as_each_does_alone(seed: int) -> None:
     old, new, accepts, judges = compiled_pair(seeded(seed))
-    both = Pair(old, new, formats_asserted=(True, True))
+    both = SchemaPair(old, new, formats_asserted=(True, True))
     assert both.forth() == includes(old, new, formats_asserted=True)
     check_containment(both.back(), judges, accepts)
     assert without_words(both.back()) == without_words(includes(new, old, formats_asserted=True))

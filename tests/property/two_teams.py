@@ -21,7 +21,7 @@ from confluent_kafka.cimpl import NewTopic
 from pydantic import SecretStr
 from sqlalchemy import select
 
-from tests.unit.gateway.quarantine_records import Process, RefusedRecord, refused
+from tests.unit.gateway.quarantine_records import Process, RawRefusal, refused
 from tidegate.contracts.document.fingerprint import fingerprint
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.fix.load import parse_fix
@@ -138,7 +138,7 @@ def replay(prefix: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def refusals(prefix: str, note: str) -> list[RefusedRecord]:
+def refusals(prefix: str, note: str) -> list[RawRefusal]:
     """Return refused records of a team, with the note in their values, headers and reasons."""
     name = names(prefix)["contract"]
     rule = Violation(Stage.RULE, f"known-{note}", "/age", Severity.ERROR, "is one of the forbidden values")

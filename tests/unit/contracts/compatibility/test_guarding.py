@@ -12,7 +12,7 @@ from tidegate.contracts.compatibility.rule_schemas import kept_rules
 from tidegate.contracts.compatibility.schemas import Examples, Guard
 from tidegate.contracts.compatibility.witness_search import Judge
 from tidegate.contracts.document.model import DataContract
-from tidegate.contracts.inclusion.json_schema import Pair
+from tidegate.contracts.inclusion.json_schema import SchemaPair
 from tidegate.contracts.judge.plan import compile_plan
 
 Schema = dict[str, Any]
@@ -97,7 +97,7 @@ EXCUSED: list[Any] = [
 
 def mended(base: DataContract, candidate: DataContract) -> Examples:
     judge, definitions = Judge(base), (base.schema_.definition, candidate.schema_.definition)
-    way = Pair(*definitions, formats_asserted=(False, False)).forth  # type: ignore[arg-type] # both are there
+    way = SchemaPair(*definitions, formats_asserted=(False, False)).forth  # type: ignore[arg-type] # both are there
     differences = way().differences
     rules = kept_rules(definitions[0], base, judge.fields)
     return Guard(judge, rules, definitions[0]).examples(differences, way.separates)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.contracts.compatibility.json_schema.schemas import I, S, obj
-from tidegate.contracts.inclusion.json_schema import Pair
+from tidegate.contracts.inclusion.json_schema import SchemaPair
 
 CHANGES = [
     # what the narrower says, what the wider says, narrowing in words, widening in words
@@ -106,8 +106,10 @@ CHANGES = [
 ]
 
 
-def pair(one: Any, other: Any) -> Pair:
-    return Pair(json.loads(json.dumps(one)), json.loads(json.dumps(other)), formats_asserted=(True, True))
+def pair(one: Any, other: Any) -> SchemaPair:
+    return SchemaPair(
+        json.loads(json.dumps(one)), json.loads(json.dumps(other)), formats_asserted=(True, True)
+    )
 
 
 @pytest.mark.parametrize(("narrow", "wide", "narrowing", "widening"), CHANGES)
