@@ -38,7 +38,7 @@ from tidegate.gateway.streams.marks import StreamHistory
 from tidegate.gateway.streams.metrics import StreamMetrics
 from tidegate.gateway.streams.problem_watch import ProblemWatch, summary_of
 from tidegate.gateway.streams.problems import ProblemService
-from tidegate.gateway.streams.quarantine import NoBroker, QuarantineReader, Reveals
+from tidegate.gateway.streams.quarantine import NoBroker, QuarantineReader
 from tidegate.gateway.streams.quarantine_index.ingestion import QuarantineIngestion
 from tidegate.gateway.streams.quarantine_index.reading import QuarantineIndex
 from tidegate.gateway.streams.quarantine_records import RecordMasking
@@ -48,6 +48,7 @@ from tidegate.gateway.streams.record_search import RecordSearch
 from tidegate.gateway.streams.replay_previews import ReplayPreviews
 from tidegate.gateway.streams.replays import StreamReplays
 from tidegate.gateway.streams.reports import ExpectationReader, ReportService, StreamReader
+from tidegate.gateway.streams.reveals import Reveals
 from tidegate.gateway.streams.shadows import Shadows
 from tidegate.gateway.streams.table_audits import TableAudits
 from tidegate.gateway.streams.value_search import ValueSearches
@@ -107,7 +108,7 @@ class Factory:
         """Build the service that audits reveals of hidden values."""
         return Reveals(self.database, now)
 
-    def report_book(self) -> ReportService:
+    def reports(self) -> ReportService:
         """Build the service that stores batch reports and sends the alerts about them."""
         return ReportService(
             self.database,

@@ -38,12 +38,12 @@ Registry = Annotated[
 _TABLES = [name for name, rules in SINKS.items() if rules.is_table]
 _TOPICS = [name for name, rules in SINKS.items() if not rules.is_table]
 if TYPE_CHECKING:
-    SinkName = str
+    ListedSink = str
 else:
     # Typer offers the values of a Literal; mypy does not support computed ones.
-    SinkName = Literal[tuple(SINKS)]
+    ListedSink = Literal[tuple(SINKS)]
 SinkOption = Annotated[
-    SinkName | None,
+    ListedSink | None,
     typer.Option(
         metavar="SINK",
         help=f"{', '.join(_TABLES[:-1])} or {_TABLES[-1]} (a table), or {' or '.join(_TOPICS)} (a topic).",

@@ -17,6 +17,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from tidegate.contracts.stream.bounds import MOST_OFFSETS
 from tidegate.contracts.stream.kafka_connection import KafkaConnection, KafkaSettings
+from tidegate.contracts.stream.sink_names import SinkName
 
 _TABLE_SECONDS = 5.0
 _TOPIC_SECONDS = 0.5
@@ -48,10 +49,10 @@ class SinkRules:
 
 _IN: Final = "tidegate.spark_jobs.sinks"
 SINKS: Final[dict[str, SinkRules]] = {
-    "iceberg": SinkRules(
+    SinkName.ICEBERG.value: SinkRules(
         f"{_IN}.iceberg.kind", needs_warehouse=lambda settings: not settings.catalog_properties
     ),
-    "delta": SinkRules(
+    SinkName.DELTA.value: SinkRules(
         f"{_IN}.delta.kind",
         needs_warehouse=lambda _: True,
         jar="delta-spark",
@@ -63,10 +64,10 @@ SINKS: Final[dict[str, SinkRules]] = {
             "spark.databricks.delta.snapshotPartitions": "2",
         },
     ),
-    "postgresql": SinkRules(f"{_IN}.postgresql.kind", required="postgresql_url"),
-    "kafka": SinkRules(f"{_IN}.kafka.kind", is_table=False),
+    SinkName.POSTGRESQL.value: SinkRules(f"{_IN}.postgresql.kind", required="postgresql_url"),
+    SinkName.KAFKA.value: SinkRules(f"{_IN}.kafka.kind", is_table=False),
 }
-"""The sinks by name. This is the only list of them."""
+"""The sinks of the job by name. `tidegate up` offers the names of SinkName."""
 
 
 class SparkSettings(BaseSettings):

@@ -112,22 +112,22 @@ class Contract:
 
     @property
     def document(self) -> DataContract:
-        """The contract document."""
+        """Return the contract document."""
         return self._plan.contract
 
     @property
     def id(self) -> str:
-        """Id of the contract."""
+        """Return the id of the contract."""
         return self.document.id
 
     @property
     def version(self) -> str:
-        """Semantic version of the contract."""
+        """Return the semantic version of the contract."""
         return self.document.version
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of the contract in its canonical form, in hexadecimal."""
+        """Return the SHA-256 of the contract in its canonical form, in hexadecimal."""
         return self._plan.fingerprint
 
     def judge(self, record: bytes | str | dict[str, Any] | None) -> Verdict:
@@ -235,7 +235,7 @@ class Contract:
 
     @cached_property
     def _plain(self) -> EnforcementPlan:
-        """The plan for records without frames."""
+        """Return the plan for records without frames."""
         if self.document.framing == "none":
             return self._plan
         return compile_plan(self.document.model_copy(update={"framing": "none"}))

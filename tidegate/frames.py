@@ -40,7 +40,7 @@ class TableJudge(Protocol):
 
     @property
     def document(self) -> DataContract:
-        """The contract document."""
+        """Return the contract document."""
         ...
 
     def judge_table(self, table: pa.Table) -> pa.Table:

@@ -127,7 +127,7 @@ def _declared(base: DataContract, candidate: DataContract) -> Iterator[Weakening
 def _filled_in(base: DataContract, candidate: DataContract) -> Iterator[Weakening]:
     """Yield the defaults and aliases that the Avro schema gains.
 
-    Without framing there are none that matter, because records do not name a writer's schema.
+    Without framing they have no effect, because records do not name a writer's schema.
     """
     before, after = base.schema_, candidate.schema_
     if not (isinstance(before, AvroSchema) and isinstance(after, AvroSchema)) or candidate.framing == "none":

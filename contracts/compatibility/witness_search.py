@@ -15,12 +15,13 @@ from typing import Any, Final
 import orjson
 import pyarrow as pa
 
-from tidegate.contracts.document.fields import SchemaFields, join, tokens, value_at
+from tidegate.contracts.document.fields import SchemaFields, join
 from tidegate.contracts.document.model import AvroSchema, Column, DataContract, JsonSchema
 from tidegate.contracts.errors import ContractError
 from tidegate.contracts.formats.avro import AvroFormat
 from tidegate.contracts.formats.avro_types import AvroTooDeepError, AvroType, parse
 from tidegate.contracts.formats.json_fields import JsonFields
+from tidegate.contracts.formats.json_keywords import referred
 from tidegate.contracts.formats.json_records import decode_exactly
 from tidegate.contracts.formats.json_schema import JsonSchemaFormat
 from tidegate.contracts.inclusion import json_schema
@@ -152,7 +153,7 @@ class _Guess:
         self._steps += 1
         if not isinstance(schema, dict) or depth > _MAX_DEPTH or self._steps > _MAX_STEPS:
             return {}
-        parts = [self._target(schema["$ref"])] if isinstance(schema.get("$ref"), str) else []
+        parts = [referred(self._root, schema["$ref"])] if isinstance(schema.get("$ref"), str) else []
         parts += schema.get("allOf", [])
         parts += [schema[keyword][0] for keyword in ("anyOf", "oneOf") if schema.get(keyword)]
         merged = dict(schema)
@@ -166,9 +167,6 @@ class _Guess:
                     case None, _:
                         merged[keyword] = value
         return merged
-
-    def _target(self, reference: str) -> Any:
-        return value_at(self._root, tokens(reference[1:])) if reference.startswith("#") else None
 
 
 def _type(schema: dict[str, Any], *, is_object: bool) -> str:

@@ -18,6 +18,7 @@ MOST_DAYS = 36_500
 
 COLUMN_PATTERN = r"^[A-Za-z][A-Za-z0-9_]*$"
 BOUND_PATTERN = r"^(P[0-9YMWDTHS.]+|-?[0-9.]{17,200})$"
+"""A duration, or the digits of a number that no double holds."""
 TOPIC_PATTERN = r"^[a-zA-Z0-9._-]{1,249}$"
 ZONE_PATTERN = r"^(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$"
 
@@ -100,6 +101,14 @@ def equal_json(one: Any, other: Any) -> bool:
     return True
 
 
+_VALUE = "-value"
+
+
 def subject_of(topic: str) -> str:
-    """Return the registry subject for the values of a topic."""
-    return f"{topic}-value"
+    """Return the registry subject for the values of a topic (Confluent's TopicNameStrategy)."""
+    return f"{topic}{_VALUE}"
+
+
+def topic_of(subject: str) -> str | None:
+    """Return the topic whose values a registry subject is for; None for a subject of another strategy."""
+    return subject.removesuffix(_VALUE) if subject.endswith(_VALUE) else None

@@ -50,7 +50,7 @@ class Explainer:
 
     def __init__(self, plan: EnforcementPlan, visibility: Visibility) -> None:
         self._plan = plan
-        self._sight = visibility
+        self._visibility = visibility
         self._rules = {rule.id: rule for rule in plan.contract.rules}
         self._columns = {column.name: column for column in plan.typed_columns}
 
@@ -77,7 +77,7 @@ class Explainer:
         """Return whether values can be attributed to their fields; Avro bytes of an unknown schema may be misread."""
         is_avro = isinstance(self._plan.contract.schema_, AvroSchema)
         is_unsure = is_avro and self._plan.needs_writers and self._plan.writers is None
-        return not (is_unsure and self._sight.is_limited)
+        return not (is_unsure and self._visibility.is_limited)
 
     def _explanation(
         self,
@@ -106,7 +106,7 @@ class Explainer:
         # The pointer of a rule at any depth does not locate an object below an undeclared property.
         is_located = not is_deep(tokens(kind.place(rule))) or EACH not in tokens(violation.pointer)
         if not isinstance(record, Violation) and places:
-            is_guarded = any(self._sight.hides(_steps(record, path)) for path in places.values())
+            is_guarded = any(self._visibility.hides(_steps(record, path)) for path in places.values())
             if is_located and not is_guarded:
                 values = {pointer: read(record, path) for pointer, path in places.items()}
                 named = {kind.place(rule): tokens(violation.pointer)}
@@ -124,8 +124,8 @@ class Explainer:
         error = errors.pop(0) if len(errors) > 1 else errors[0]
         if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Required):  # the name is public
             return Explanation(violation, _absence(error, violation), None, schema_remedy(error, patterns))
-        is_guarded = self._sight.hides(tuple(error.instance_path))
-        names_hidden = self._sight.is_limited and not self._sight.shows(BODY)
+        is_guarded = self._visibility.hides(tuple(error.instance_path))
+        names_hidden = self._visibility.is_limited and not self._visibility.shows(BODY)
         sentence = (
             None
             if is_guarded
@@ -137,7 +137,7 @@ class Explainer:
 
     def _of_column(self, violation: Violation, record: Any) -> Explanation:
         column = self._columns[violation.code]
-        is_guarded = self._sight.hides(_steps(record, column.path))
+        is_guarded = self._visibility.hides(_steps(record, column.path))
         sentence = plain_sentence(violation)
         if violation.message != column.violation.message:  # a limit of the table, not of the column type
             return Explanation(violation, sentence)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 import numpy as np
 import orjson
@@ -235,8 +235,12 @@ def _field_type(node: AvroType) -> FieldType:
             return FieldType(frozenset({"string"}))
         case Array():
             return FieldType(frozenset({"array"}))
+        case Map() | Union():
+            return FieldType(frozenset({"object"}))
+        case Record():
+            return FieldType(frozenset({"object"}), is_closed=True)
         case _:
-            return FieldType(frozenset({"object"}), is_closed=isinstance(node, Record))
+            assert_never(node)
     if logical is not None and logical.name == "decimal":
         return FieldType(frozenset({"number"}), decimal=(logical.precision, logical.scale))
     return FieldType(types, frozenset({logical.name} if logical else ()) & _TIMES)

@@ -53,7 +53,7 @@ class EncodedSize:
         self._read = compile_reader(resolve(node, node))
 
     def end(self, data: bytes, start: int = 0) -> int:
-        """Return the position after the value at `start`. Raises ValueError if there is none that can be read."""
+        """Return the position after the value at `start`. Raises ValueError if none can be read."""
         try:
             return self._read(data, start, 0)[1]
         except MALFORMED as error:

@@ -80,16 +80,22 @@ def _with_whole_limits(schema: dict[str, Any]) -> dict[str, Any]:
     return {**schema, **whole} if whole else schema
 
 
+def referred(root: Any, reference: str) -> Any:
+    """Return the part of a document that a local reference `#` or `#/...` names; None for other references."""
+    return value_at(root, tokens(reference[1:])) if reference == "#" or reference.startswith("#/") else None
+
+
 def dereferenced(root: Any, schema: Any) -> Any:
     """Return the schema at the end of a chain of local references `#/...`, or `schema` itself without one.
 
-    None if the chain leads nowhere or is longer than _MAX_CHAIN. Other references are not followed.
+    None if the chain leads nowhere or is longer than _MAX_CHAIN. Other references are not followed, and keywords beside
+    a reference are left out. The comparison of schemas and the fast path need those, so they follow references themselves.
     """
     for _ in range(_MAX_CHAIN):  # a chain of references may be a cycle
         reference = schema.get("$ref") if isinstance(schema, dict) else None
         if not isinstance(reference, str) or not reference.startswith("#/"):
             return schema
-        schema = value_at(root, tokens(reference))
+        schema = referred(root, reference)
     return None
 
 

@@ -8,6 +8,8 @@ import pyarrow as pa
 
 from tidegate.contracts.verdict import Disposition
 
+# The job's workers do not send this struct to Java: it cost Spark 0.15 of 3 µs a record, and 99 of 100 records fail no slot. Only
+# counts and failed records are sent (spark_jobs/worker/result_kinds.py).
 VERDICT_TYPE = pa.struct(
     [pa.field("disposition", pa.int8(), nullable=False), pa.field("failed", pa.binary())]
 )

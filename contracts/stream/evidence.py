@@ -225,7 +225,7 @@ class Original:
 
     @property
     def was_sent_back(self) -> bool:
-        """Whether the record was sent to its source topic from quarantine; such a record is never sent again."""
+        """Return whether the record was sent to its source topic from quarantine; such a record is never sent again."""
         return any(name == SENT_BACK_HEADER for name, _ in self.headers)
 
 

@@ -47,7 +47,7 @@ class _Window:
 
     def add(self, who: str, what: str, status: int) -> tuple[str, bool]:
         """Count one refusal. Return the name it is counted under, and whether it is the first under that name."""
-        is_address = who.startswith(ADDRESS)
+        is_address = who.startswith(ADDRESS)  # a caller without credentials is named by its address
         if (who, what) not in self.counts:
             is_full = len(self.counts) >= self._most or (is_address and self._addresses >= self._most // 2)
             if is_full:
@@ -104,7 +104,8 @@ class DenialAudit(Service):
 
     The first denial of a principal, status and method in an hour is written as `request.denied`. The others are
     written as one count, `request.denied-again`, at the first denial of the next window or when the process stops.
-    Thus one process adds at most 2 * (MOST_AUDITED + 4) entries an hour, however many requests it refuses.
+    Thus one process adds at most 2 * (MOST_AUDITED + 4) entries an hour, however many requests it refuses. The four are
+    the entries that further requesters share: addresses for 401 and 403, principals for 403 and 404.
     """
 
     def __init__(

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import smtplib
 import ssl
-from collections.abc import Callable
 from email.message import EmailMessage
 from email.utils import format_datetime, make_msgid
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, Self
 from urllib.parse import unquote, urlsplit
 
 import httpx
@@ -34,6 +33,18 @@ class AlertTarget(Protocol):
         ...
 
 
+class AlertChannel(Protocol):
+    """A kind of target: a class of this module, listed in `CHANNELS`."""
+
+    def configured(self, settings: AlertSettings) -> AlertTarget | None:
+        """Return the target of the settings, which gets all alerts; None if there is none."""
+        ...
+
+    def at(self, url: str) -> AlertTarget | None:
+        """Return the target for the http address of a team's channel; None if the address is of another kind."""
+        ...
+
+
 class Webhook:
     """A webhook that gets each alert as a JSON object."""
 
@@ -50,11 +61,16 @@ class Webhook:
         """Return the JSON body of the request."""
         return alert.document
 
+    @classmethod
+    def configured(cls, settings: AlertSettings) -> Self | None:
+        """Return the configured webhook; None if there is none."""
+        url = settings.alert_webhook_url
+        return None if url is None else cls(url.get_secret_value())
 
-def webhook(settings: AlertSettings) -> AlertTarget | None:
-    """Return the configured webhook; None if there is none."""
-    url = settings.alert_webhook_url
-    return None if url is None else Webhook(url.get_secret_value())
+    @classmethod
+    def at(cls, url: str) -> Self | None:
+        """Return the webhook at any address."""
+        return cls(url)
 
 
 def _post(url: str, body: dict[str, Any]) -> None:
@@ -78,11 +94,16 @@ class Slack(Webhook):
         block = {"type": "section", "text": {"type": "mrkdwn", "text": text[:3000]}}
         return {"text": _escaped(alert.subject), "blocks": [block]}
 
+    @classmethod
+    def configured(cls, settings: AlertSettings) -> Self | None:
+        """Return the configured Slack webhook; None if there is none."""
+        url = settings.alert_slack_url
+        return None if url is None else cls(url.get_secret_value())
 
-def slack(settings: AlertSettings) -> AlertTarget | None:
-    """Return the configured Slack webhook; None if there is none."""
-    url = settings.alert_slack_url
-    return None if url is None else Slack(url.get_secret_value())
+    @classmethod
+    def at(cls, url: str) -> Self | None:
+        """Return the webhook at an address of Slack's host; None for other hosts."""
+        return cls(url) if urlsplit(url).hostname == _SLACK_HOST else None
 
 
 def _escaped(text: str) -> str:
@@ -133,31 +154,35 @@ class Email:
             raise
         return server
 
+    @classmethod
+    def configured(cls, settings: AlertSettings) -> Self | None:
+        """Return the configured mail server; None if the settings have no server or no sender."""
+        url, sender = settings.alert_smtp_url, settings.alert_email_from
+        if url is None or sender is None:
+            return None
+        return cls(url.get_secret_value(), sender, settings.alert_email_to)
 
-def email(settings: AlertSettings) -> AlertTarget | None:
-    """Return the configured mail server; None if the settings have no server or no sender."""
-    url, sender = settings.alert_smtp_url, settings.alert_email_from
-    if url is None or sender is None:
-        return None
-    return Email(url.get_secret_value(), sender, settings.alert_email_to)
+    @classmethod
+    def at(cls, url: str) -> None:
+        """Return None: the channel of a team is an http address."""
 
 
-CHANNELS: tuple[Callable[[AlertSettings], AlertTarget | None], ...] = (webhook, slack, email)
-"""Functions that return the configured target of their kind, or None."""
+CHANNELS: tuple[AlertChannel, ...] = (Slack, Webhook, Email)
+"""The kinds of targets. The channel of a team is of the first kind that takes its address, so Webhook is after Slack."""
 
 
 def targets_of(settings: AlertSettings) -> tuple[AlertTarget, ...]:
     """Return the configured targets, which get all alerts."""
-    found = (channel(settings) for channel in CHANNELS)
+    found = (channel.configured(settings) for channel in CHANNELS)
     return tuple(target for target in found if target is not None)
 
 
 def channels_of(settings: AlertSettings) -> dict[str, AlertTarget]:
-    """Return the channels of teams by name: Slack for URLs of its host, otherwise a webhook."""
+    """Return the channels of teams by name."""
     return {name: _channel(name, url.get_secret_value()) for name, url in settings.alert_channels.items()}
 
 
 def _channel(name: str, url: str) -> AlertTarget:
-    target = Slack(url) if urlsplit(url).hostname == _SLACK_HOST else Webhook(url)
+    target = next(target for channel in CHANNELS if (target := channel.at(url)) is not None)
     target.name = f"channel-{name}"
     return target

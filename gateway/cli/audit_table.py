@@ -117,7 +117,7 @@ class Audit:
 
     @property
     def title(self) -> str:
-        """The name of the table, and which of its rows were judged."""
+        """Return the name of the table, and which of its rows were judged."""
         rows = self.rows
         which = "all rows" if rows.is_whole else f"rows added after {_version(rows.since)}"
         until = "" if rows.until is None else f", up to {_version(rows.until)}"

@@ -44,7 +44,7 @@ class FilesInParts:
 
     @property
     def has_tasks(self) -> bool:
-        """Whether the files are large enough for more than one task."""
+        """Return whether the files are large enough for more than one task."""
         return len(in_tasks(self._parts, _TASK_BYTES)) > 1
 
     def infer(self) -> Inference:

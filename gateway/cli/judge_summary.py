@@ -36,7 +36,7 @@ class JudgeCounts:
 
     @property
     def refused(self) -> int:
-        """The number of records that do not reach the sink."""
+        """Return the number of records that do not reach the sink."""
         return sum(count for disposition, count in self.dispositions.items() if not disposition.is_written)
 
     def add(

@@ -78,7 +78,7 @@ class Judgement:
 
     @property
     def has_refused(self) -> bool:
-        """Whether a record is refused, or cannot be read."""
+        """Return whether a record is refused, or cannot be read."""
         return bool(self.tally.refused or self.tally.unreadable)
 
     def add(self, judged: JudgedBlock) -> None:

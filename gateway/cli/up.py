@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +11,7 @@ import typer
 from rich.text import Text
 
 from tidegate.contracts.errors import SettingsError
+from tidegate.contracts.stream.sink_names import SinkName
 from tidegate.gateway.cli.jars import JarsProgress
 from tidegate.gateway.cli.terminal import out
 from tidegate.gateway.embedded.runtime import OwnKafka, Runtime, RuntimeOptions
@@ -20,15 +20,6 @@ from tidegate.gateway.embedded.up import serve_contracts, watch
 from tidegate.gateway.exits import ExitCode
 
 _LABEL_WIDTH = 10
-
-
-class Sink(StrEnum):
-    """Destinations of accepted records."""
-
-    ICEBERG = "iceberg"
-    DELTA = "delta"
-    POSTGRESQL = "postgresql"
-    KAFKA = "kafka"
 
 
 Files = Annotated[
@@ -64,7 +55,7 @@ OwnConfig = Annotated[
         dir_okay=False,
     ),
 ]
-SinkOption = Annotated[Sink, typer.Option(help="Destination of accepted records: a table or a topic.")]
+SinkOption = Annotated[SinkName, typer.Option(help="Destination of accepted records: a table or a topic.")]
 
 
 def up(  # noqa: PLR0913 - one parameter for each option
@@ -74,7 +65,7 @@ def up(  # noqa: PLR0913 - one parameter for each option
     fresh: Fresh = False,
     port: Port = None,
     broker_port: BrokerPort = None,
-    sink: SinkOption = Sink.ICEBERG,
+    sink: SinkOption = SinkName.ICEBERG,
     bootstrap_servers: OwnServers = None,
     kafka_config: OwnConfig = None,
 ) -> None:
@@ -100,7 +91,7 @@ def up(  # noqa: PLR0913 - one parameter for each option
     before; 2 something is missing on this machine (Java, a port, disk space); 3
     a part failed; 4 a stream stopped.
     """
-    if sink is Sink.POSTGRESQL and not os.environ.get("TIDEGATE_POSTGRESQL_URL"):  # the job inherits it
+    if sink is SinkName.POSTGRESQL and not os.environ.get("TIDEGATE_POSTGRESQL_URL"):  # the job inherits it
         raise SettingsError(
             "--sink postgresql needs a database: set TIDEGATE_POSTGRESQL_URL to postgresql://user:password@host/database"
         )

@@ -53,7 +53,7 @@ def examine(state: Path) -> tuple[CheckResult, ...]:
         _worker_python,
         _java,
         _jars,
-        lambda: _port("registry port", ports.GATEWAY_PORT),
+        lambda: _port("registry port", ports.REGISTRY_PORT),
         lambda: _port("broker port", ports.BROKER_PORT),
         lambda: _disk(state),
         _memory,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import random
+import re
 import socket
 import tempfile
 from pathlib import Path
@@ -17,7 +18,7 @@ from tidegate.contracts.errors import SettingsError
 HOST = "127.0.0.1"
 """The only address of the embedded run. A number, because `localhost` may resolve to ::1 first."""
 
-GATEWAY_PORT = 8081
+REGISTRY_PORT = 8081
 BROKER_PORT = 19092
 """The default ports, which are tried first."""
 
@@ -78,11 +79,8 @@ def _kept(last: Path | None) -> int | None:
         text = "" if last is None else last.read_text().strip()
     except (OSError, UnicodeDecodeError):
         return None
-    return (
-        int(text)
-        if text.isascii() and text.isdigit() and len(text) <= 5 and 1024 <= int(text) <= 65_535
-        else None
-    )
+    is_port = re.fullmatch("[0-9]{4,5}", text) is not None and 1024 <= int(text) <= 65_535
+    return int(text) if is_port else None
 
 
 def claim_exactly(port: int, *, option: str) -> ClaimedPort:

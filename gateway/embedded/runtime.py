@@ -119,7 +119,7 @@ class Runtime:
         port = self._options.port
         with ExitStack() as stack:
             self._claim = (
-                ports.claim(ports.GATEWAY_PORT, last=self._state.gateway_port)
+                ports.claim(ports.REGISTRY_PORT, last=self._state.gateway_port)
                 if port is None
                 else ports.claim_exactly(port, option="--port")
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, cast
+from typing import Annotated, assert_never, cast
 
 from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
@@ -83,21 +83,23 @@ async def permit_rule(
             stream = parameters["stream"]
             found = await run_in_threadpool(_subject_of_contract, get_factory(request).database, stream)
             _permit_found(request, rule.role, found, f"no batch of a stream {stream} was reported")
-        case _:
-            _permit_by_role(principal, rule, parameters)
-
-
-def _permit_by_role(principal: Principal, rule: AccessRule, parameters: Mapping[str, str]) -> None:
-    match rule.reach:
         case Reach.EVERYWHERE:
-            is_permitted, of_what = principal.may_everywhere(rule.role), "of every subject"
+            is_permitted = principal.may_everywhere(rule.role)
+            _require(principal, rule.role, "of every subject", is_permitted=is_permitted)
         case Reach.NEW_SUBJECT:
             subject = parameters["subject"]
-            is_permitted, of_what = principal.may(rule.role, subject), f"of the subject {subject}"
+            is_permitted = principal.may(rule.role, subject)
+            _require(principal, rule.role, f"of the subject {subject}", is_permitted=is_permitted)
+        case Reach.SOMEWHERE:
+            is_permitted = principal.may_somewhere(rule.role)
+            _require(principal, rule.role, "of some subjects", is_permitted=is_permitted)
         case _:
-            is_permitted, of_what = principal.may_somewhere(rule.role), "of some subjects"
+            assert_never(rule.reach)
+
+
+def _require(principal: Principal, role: Role, of_what: str, *, is_permitted: bool) -> None:
     if not is_permitted:
-        raise forbidden(principal, rule.role, of_what)
+        raise forbidden(principal, role, of_what)
 
 
 def _permit_found(request: Request, role: Role, subject: str | None, unknown: str) -> None:

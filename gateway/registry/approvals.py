@@ -21,7 +21,7 @@ from typing import TypeVar
 from tidegate.contracts.compatibility.weakening import Weakening, weakenings
 from tidegate.contracts.document.load import dump_contract
 from tidegate.contracts.document.model import DataContract, Status
-from tidegate.contracts.document.terms import subject_of
+from tidegate.contracts.document.terms import subject_of, topic_of
 from tidegate.contracts.errors import ConflictError, NotFoundError
 from tidegate.gateway.access.principal import ANONYMOUS, Forbidden, Principal, Role, require
 from tidegate.gateway.registry.compatibility_groups import (
@@ -197,9 +197,9 @@ def _regrouped(stores: Stores, scope: str, group: str | None) -> Iterator[tuple[
     own = config_of(stores, GLOBAL)
     for_all = (own and own.group) or None
     if scope != GLOBAL:
-        topic = scope.removesuffix("-value")
-        contract_id = stores.contracts.contract_of_topic(topic) if subject_of(topic) == scope else None
-        if contract_id is not None:
+        topic = topic_of(scope)
+        contract_id = None if topic is None else stores.contracts.contract_of_topic(topic)
+        if topic is not None and contract_id is not None:
             yield contract_id, topic, group or for_all
         return
     if group == for_all:

@@ -48,7 +48,7 @@ class FileFormat(StrEnum):
 
     @property
     def noun(self) -> str:
-        """The noun for one record of the format, in messages."""
+        """Return the noun for one record of the format, in messages."""
         return {FileFormat.LINES: "line", FileFormat.CSV: "row", FileFormat.PARQUET: "row"}.get(
             self, "record"
         )
@@ -122,7 +122,7 @@ class FileSource:
 
     @property
     def is_seekable(self) -> bool:
-        """Whether it can be read from any offset: it is neither compressed nor a pipe."""
+        """Return whether it can be read from any offset: it is neither compressed nor a pipe."""
         return self._reader.seekable()
 
     def progress(self) -> int:

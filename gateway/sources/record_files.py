@@ -29,7 +29,7 @@ class RecordForm(StrEnum):
 
     @property
     def noun(self) -> str:
-        """The noun for one record, in messages."""
+        """Return the noun for one record, in messages."""
         return "record" if self is RecordForm.SIZED else "line"
 
 

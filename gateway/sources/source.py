@@ -49,7 +49,7 @@ class Chunk:
 
     @property
     def last(self) -> int:
-        """The last position, also of unreadable records; 0 without a record."""
+        """Return the last position, also of unreadable records; 0 without a record."""
         ends = [int(self.positions[-1])] if len(self.positions) else []
         return max([*ends, *(each.position for each in self.unreadable[-1:])], default=0)
 

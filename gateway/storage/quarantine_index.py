@@ -1,4 +1,8 @@
-"""Storage of the index of quarantine topics: positions, bitmaps of offsets, counts by minute; no record values."""
+"""Storage of the index of quarantine topics: positions, bitmaps of offsets, counts by minute; no record values.
+
+A chunk is 65,536 offsets of a partition, a page 4,096. `tidegate.gateway.streams.quarantine_index.columns` writes and
+reads the bytes of bitmaps, pages and days.
+"""
 
 from __future__ import annotations
 
@@ -71,6 +75,10 @@ class BitmapRow(Table):
     chunk: Mapped[int] = mapped_column(BigInteger, primary_key=True)
     records: Mapped[int] = mapped_column(Integer)
     offsets: Mapped[bytes] = mapped_column(LargeBinary)
+
+
+_BITMAP = (BitmapRow.facet, BitmapRow.partition, BitmapRow.chunk, BitmapRow.records, BitmapRow.offsets)
+"""The columns of a StoredBitmap, in its order."""
 
 
 class PageRow(Table):
@@ -237,16 +245,9 @@ class QuarantineIndexStore(Store):
     ) -> tuple[StoredBitmap, ...]:
         """Return the bitmaps of facets; only of `partition` and of `chunks` (partition, chunk number), if given."""
         found: list[StoredBitmap] = []
-        columns = (
-            BitmapRow.facet,
-            BitmapRow.partition,
-            BitmapRow.chunk,
-            BitmapRow.records,
-            BitmapRow.offsets,
-        )
         several = [None] if chunks is None else list(slices(chunks, CHUNKS_AT_ONCE))
         for keys, some in product(slices(facets, _KEYS_AT_ONCE), several):
-            query = select(*columns).where(BitmapRow.stream == stream, BitmapRow.facet.in_(keys))
+            query = select(*_BITMAP).where(BitmapRow.stream == stream, BitmapRow.facet.in_(keys))
             if partition is not None:
                 query = query.where(BitmapRow.partition == partition)
             if some is not None:
@@ -258,14 +259,7 @@ class QuarantineIndexStore(Store):
         self, stream: str, partition: int, chunks: Collection[int]
     ) -> tuple[StoredBitmap, ...]:
         """Return the bitmaps of all facets in some chunks of a partition."""
-        columns = (
-            BitmapRow.facet,
-            BitmapRow.partition,
-            BitmapRow.chunk,
-            BitmapRow.records,
-            BitmapRow.offsets,
-        )
-        query = select(*columns).where(
+        query = select(*_BITMAP).where(
             BitmapRow.stream == stream, BitmapRow.partition == partition, BitmapRow.chunk.in_(chunks)
         )
         return tuple(StoredBitmap(*row) for row in self._session.execute(query))

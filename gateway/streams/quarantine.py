@@ -1,4 +1,4 @@
-"""Reading of refused records from a quarantine topic, bounded in count, bytes and time, and the audit of reveals.
+"""Reading of refused records from a quarantine topic, bounded in count, bytes and time.
 
 The contract of the stream determines the topic. Records of other streams in it are never returned. Otherwise a
 producer could write records to it for a person who may not read their own topic.
@@ -6,7 +6,6 @@ producer could write records to it for a person who may not read their own topic
 
 from __future__ import annotations
 
-import getpass
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -37,9 +36,6 @@ from tidegate.contracts.stream.evidence import (
 )
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
 from tidegate.contracts.stream.output_topics import quarantine_topic
-from tidegate.gateway.access.principal import ANONYMOUS, Principal, Role, require
-from tidegate.gateway.storage.audit_chain import AuditedAction
-from tidegate.gateway.storage.database import Service
 
 FIRST_WINDOW = 64
 """Offsets per topic that the first step back from the end reads; each further step doubles it."""
@@ -308,6 +304,8 @@ class _Session:
             if message is None:
                 continue
             partition, offset = message.partition() or 0, message.offset() or 0
+            # At the end of a partition the consumer returns this error (`for_reader` sets enable.partition.eof): what is
+            # left of the window are transaction markers.
             error = message.error()
             if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's public name
                 raise KafkaException(error)
@@ -359,30 +357,3 @@ def _moment(milliseconds: int) -> datetime | None:
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
     except OverflowError:
         return None
-
-
-ACTION = "record.revealed"
-ROLE = Role.APPROVER
-"""Who may reveal fields of the records of a subject."""
-MOST_PARTS = 200
-
-
-class Reveals(Service):
-    """A service that writes reveals to the audit log."""
-
-    def record(self, by: Principal, subject: str, record: EventPointer, parts: Iterable[str]) -> None:
-        """Add one entry for each part of a record, all or none, before any of them is shown.
-
-        `parts` are pointers of classified fields as the contract has them, or words such as `key`. Raises Forbidden.
-        """
-        require(by, ROLE, subject)
-        at, who = self._now(), name_of(by)
-        changes = [AuditedAction(at, who, ACTION, f"record:{record}#{part}") for part in parts]
-        with self._database.writing() as stores:
-            for change in changes:
-                stores.audit.append(change)
-
-
-def name_of(principal: Principal) -> str:
-    """Return the caller's name: without access control, the user of this process."""
-    return f"local:{getpass.getuser()}" if principal is ANONYMOUS else principal.name

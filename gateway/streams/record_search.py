@@ -11,7 +11,7 @@ from tidegate.contracts.privacy.classes import classes_of
 from tidegate.gateway.access.principal import Principal, require
 from tidegate.gateway.registry.subject_scope import enforced_contract, topic_of_contract
 from tidegate.gateway.storage.database import Database
-from tidegate.gateway.streams.quarantine import ROLE, Origin, QuarantinedRecord, QuarantineReader
+from tidegate.gateway.streams.quarantine import Origin, QuarantinedRecord, QuarantineReader
 from tidegate.gateway.streams.quarantine_index.filters import QuarantineFilter
 from tidegate.gateway.streams.quarantine_index.reading import (
     MOST_FOUND,
@@ -25,6 +25,7 @@ from tidegate.gateway.streams.quarantine_records import (
     RecordMasking,
     in_order,
 )
+from tidegate.gateway.streams.reveals import REVEAL_ROLE
 
 _PATIENCE = timedelta(seconds=20)
 """Maximum time to read the candidates for a key, which may be far apart in the topic."""
@@ -99,7 +100,7 @@ class RecordSearch:
         """Find the refused records with a key. Raises Forbidden if keys are hidden, and the reader may not reveal."""
         origin = self._origin(stream)
         if self._hides_keys(stream):
-            require(self._by, ROLE, subject_of(origin.topic))
+            require(self._by, REVEAL_ROLE, subject_of(origin.topic))
         candidates = self._index.by_key(stream, key)
         found = {
             (each.pointer.partition, each.pointer.offset)

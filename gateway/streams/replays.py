@@ -33,12 +33,12 @@ from tidegate.gateway.storage.sql import Stores
 from tidegate.gateway.streams.controls import reporter_topic, require_same
 from tidegate.gateway.streams.masking import declared_names, masked_fix
 from tidegate.gateway.streams.problem_watch import resolve_emptied
-from tidegate.gateway.streams.quarantine import ROLE
 from tidegate.gateway.streams.quarantine_index.closures import add_closures, keep_reasons, problems_at
 from tidegate.gateway.streams.quarantine_index.facets import problem_id
 from tidegate.gateway.streams.quarantine_index.filters import StreamIndex
 from tidegate.gateway.streams.quarantine_index.similarity import joined_problems
 from tidegate.gateway.streams.replay_previews import open_positions
+from tidegate.gateway.streams.reveals import REVEAL_ROLE
 
 K = TypeVar("K")
 
@@ -235,7 +235,7 @@ def _shown(
 ) -> tuple[StreamReplay, ...]:
     """Return replays as a principal sees them."""
     found = tuple(found)
-    if by.may(ROLE, subject_of_contract(stores, stream)) or all(each.fix is None for each in found):
+    if by.may(REVEAL_ROLE, subject_of_contract(stores, stream)) or all(each.fix is None for each in found):
         return found
     visibility = _visibility(stores, stream)
     return tuple(_masked(each, visibility) for each in found)

@@ -25,10 +25,11 @@ from tidegate.gateway.registry.subject_scope import subject_of_contract, topic_o
 from tidegate.gateway.storage.audit_chain import AuditedAction, content_hash
 from tidegate.gateway.storage.database import Database
 from tidegate.gateway.storage.value_searches import StoredSearch
-from tidegate.gateway.streams.quarantine import ROLE, NoBroker, Origin, QuarantinedRecord, QuarantineReader
+from tidegate.gateway.streams.quarantine import NoBroker, Origin, QuarantinedRecord, QuarantineReader
 from tidegate.gateway.streams.quarantine_index.filters import QuarantineFilter
 from tidegate.gateway.streams.quarantine_index.positions import FrozenPositions
 from tidegate.gateway.streams.quarantine_index.reading import QuarantineIndex
+from tidegate.gateway.streams.reveals import REVEAL_ROLE
 
 _log = structlog.get_logger()
 
@@ -101,7 +102,7 @@ class ValueSearches:
             with self._database.writing() as stores:
                 topic = topic_of_contract(stores, stream)
                 subject = subject_of(topic)
-                require(by, ROLE, subject)
+                require(by, REVEAL_ROLE, subject)
                 stores.value_searches.add(search)
                 what = content_hash(json.loads(json.dumps(asdict(wanted), default=str)))
                 stores.audit.append(
@@ -138,7 +139,7 @@ class ValueSearches:
         if found.state is SearchState.RUNNING:
             with self._database.writing() as stores:
                 subject = subject_of_contract(stores, stream)
-                require(by, ROLE, subject)
+                require(by, REVEAL_ROLE, subject)
                 stores.value_searches.update(search_id, is_cancelled=True)
                 change = AuditedAction(
                     self._now(), by.name, "quarantine.search-cancelled", f"{subject}#{search_id}"

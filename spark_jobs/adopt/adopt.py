@@ -64,7 +64,7 @@ class Skip:
 
     @property
     def end(self) -> int | None:
-        """Offset at which the ledger ends in the partition; None for a partition that was added since."""
+        """Return the offset at which the ledger ends in the partition; None for a partition that was added since."""
         return self.held.end.get(self.partition)
 
 
@@ -82,7 +82,7 @@ class Forgotten:
 
     @property
     def offsets(self) -> int:
-        """Number of offsets that were deleted."""
+        """Return the number of offsets that were deleted."""
         return sum(first - begin for begin, first in self.gaps.values())
 
 

@@ -35,7 +35,11 @@ class Archive:
 
 
 class Archiver(StreamChange):
-    """The archiving of one stream's output."""
+    """The archiving of one stream's output.
+
+    From StreamChange: `_sink` is the AdoptableSink, `_log` the registry's list of changes, `_source` the source topic with
+    its id, and `_topics` the client that reads the topics' offsets.
+    """
 
     def archive(self, name: str, confirm: Callable[[Archive], None], *, repeats: bool = False) -> Ledger:
         """Archive the output as `name`, and write the ledger of a stream that begins again with an empty output.
@@ -61,6 +65,7 @@ class Archiver(StreamChange):
         begin = archive.begin
         identity = uuid4().hex
         epoch = max(self._log.last_epoch(), held.epoch if held else 0) + EPOCH_GAP
+        # The registry knows the change first: an interrupted run is then visible, and no later one gets its epoch again.
         self._log.keep(self._archived(archive, identity, epoch))
         if held is not None:
             self._sink.fence(held.name, held.slots)
@@ -83,6 +88,7 @@ class Archiver(StreamChange):
             instance=identity[:8],
             adopted=identity,
         )
+        # An interrupted run may have left producers of the new ledger, if the sink gives it the same name again.
         self._sink.fence(ledger, self._sink.slots)
         self._sink.write(readable(self._sink.read), new, is_rebuilt=True)
         return new

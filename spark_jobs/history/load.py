@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, assert_never
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -60,7 +60,8 @@ _MOST_NAMED: Final = 5
 _COPIED: Final = "value binary, changed timestamp, origin string"
 _OURS: Final = ("_source", "_contract")
 """Columns that Tidegate adds to its tables. They are not part of a record."""
-_FORMATS: Final = {
+FileFormat = Literal["lines", "csv", "parquet"]
+_FORMATS: Final[dict[str, FileFormat]] = {
     ".jsonl": "lines",
     ".ndjson": "lines",
     ".json": "lines",
@@ -175,7 +176,7 @@ def _frames(
     since: dict[str, int],
 ) -> Iterator[DataFrame]:
     """Yield data frames with the columns of _COPIED: one per format, distinct CSV header, and table."""
-    groups: dict[tuple[str, str], list[str]] = {}
+    groups: dict[tuple[FileFormat, str], list[str]] = {}
     for each in files:
         kind, header = kind_of_file(Path(each.name))
         groups.setdefault((kind, header), []).append(spark_path(each.name))
@@ -190,8 +191,10 @@ def _frames(
                     paths, sep=_separator(header), header=True, quote='"', escape='"', multiLine=True
                 )
                 yield _converted(rows, places, partial(_of_cells, contract, nulls))
-            case _:
+            case "parquet":
                 yield _converted(spark.read.parquet(*paths), places, partial(_of_rows, contract))
+            case _:
+                assert_never(kind)
     for table in tables:
         at = F.timestamp_micros(F.lit(table.changed_ns // 1_000)), F.lit(table.name)
         yield _converted(_table(spark, table, since.get(table.name)), at, partial(_of_rows, contract))
@@ -268,7 +271,7 @@ def _copied(target: Path, frames: Iterable[DataFrame]) -> tuple[HistoryPart, ...
     return tuple(parts)
 
 
-def kind_of_file(path: Path) -> tuple[str, str]:
+def kind_of_file(path: Path) -> tuple[FileFormat, str]:
     """Return the format of a file, and the first line of a CSV file, else "".
 
     Raises SettingsError for unknown formats, and if the file cannot be read.

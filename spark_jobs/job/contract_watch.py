@@ -35,22 +35,22 @@ class Stream(Protocol):
 
     @property
     def contract_id(self) -> str:
-        """Id of its contract."""
+        """Return the id of its contract."""
         ...
 
     @property
     def failure(self) -> BaseException | None:
-        """The error that ended it; None while it runs, and after a normal end."""
+        """Return the error that ended it; None while it runs, and after a normal end."""
         ...
 
     @property
     def is_under_way(self) -> bool:
-        """Whether it runs, or has failed and restarts by itself."""
+        """Return whether it runs, or has failed and restarts by itself."""
         ...
 
     @property
     def ends_job(self) -> bool:
-        """Whether its failure means that no stream of this process can run any longer."""
+        """Return whether its failure means that no stream of this process can run any longer."""
         ...
 
     def start(self) -> None:
@@ -122,17 +122,17 @@ class ContractWatch(Generic[S]):
 
     @property
     def streams(self) -> tuple[S, ...]:
-        """The streams that run or are about to end. Other threads read this too."""
+        """Return the streams that run or are about to end. Other threads read this too."""
         return tuple(each.stream for each in list(self._running.values()))
 
     @property
     def failures(self) -> tuple[BaseException, ...]:
-        """The errors of ended streams that are not running again."""
+        """Return the errors of ended streams that are not running again."""
         return tuple(each.failure for each in self._ended.values() if each.failure is not None)
 
     @property
     def is_settled(self) -> bool:
-        """Whether a list was fetched, and every stream that may run is under way or has ended."""
+        """Return whether a list was fetched, and every stream that may run is under way or has ended."""
         return (
             self._wanted is not None
             and not self._startable()[0]
@@ -141,7 +141,7 @@ class ContractWatch(Generic[S]):
 
     @property
     def is_done(self) -> bool:
-        """Whether all listed streams have ended; True only with `available_now`."""
+        """Return whether all listed streams have ended; True only with `available_now`."""
         if not self._settings.available_now or self._wanted is None or self._running:
             return False
         return self._wanted.keys() <= self._ended.keys()

@@ -42,7 +42,7 @@ class Control(Protocol):
 
     @property
     def replays(self) -> Replays:
-        """The requests to replay refused records of the stream."""
+        """Return the requests to replay refused records of the stream."""
         ...
 
     def current(self) -> StreamControl:

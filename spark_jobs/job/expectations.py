@@ -46,7 +46,7 @@ class Aggregates(Protocol):
 
     @property
     def tallies(self) -> Iterable[Tally]:
-        """Counts of records, by disposition and failed slots."""
+        """Return the counts of records, by disposition and failed slots."""
         ...
 
     def partials(self) -> Partials:

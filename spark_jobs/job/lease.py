@@ -92,7 +92,7 @@ class Lease:
 
     @property
     def is_lost(self) -> bool:
-        """Whether another instance has taken the lease from this one."""
+        """Return whether another instance has taken the lease from this one."""
         return self._lost.is_set()
 
     def acquire(self, topic: str, stopping: Event, stand_by: Callable[[], None]) -> bool:

@@ -107,12 +107,12 @@ class ReplayChunk:
 
     @property
     def has_keys(self) -> bool:
-        """Whether any record has a key."""
+        """Return whether any record has a key."""
         return any(each.key is not None for each in self.records.values())
 
     @property
     def sources(self) -> Positions:
-        """The source positions of the records to process."""
+        """Return the source positions of the records to process."""
         return Positions(sorted(self.records))
 
     def add(self, message: Message, original: Original, source: Position) -> None:

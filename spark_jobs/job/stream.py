@@ -115,12 +115,12 @@ class StreamAttempt:
 
     @property
     def seconds(self) -> float:
-        """Seconds since the query started; 0 before that."""
+        """Return the seconds since the query started; 0 before that."""
         return 0.0 if self._running_since is None else time.monotonic() - self._running_since
 
     @property
     def topic(self) -> str:
-        """The topic that the stream reads."""
+        """Return the topic that the stream reads."""
         return self._source.name
 
     def heartbeat(self) -> Heartbeat:

@@ -110,12 +110,12 @@ class StreamThread(InheritableThread):
 
     @property
     def is_under_way(self) -> bool:
-        """Whether its query runs, or has failed and restarts by itself."""
+        """Return whether its query runs, or has failed and restarts by itself."""
         return self.running.is_set() or self._is_restarting
 
     @property
     def ends_job(self) -> bool:
-        """Whether it has ended because Spark's Java process is gone."""
+        """Return whether it has ended because Spark's Java process is gone."""
         return isinstance(self.failure, SparkGone)
 
     def stop(self) -> None:

@@ -16,7 +16,7 @@ from tidegate.contracts.judge.plan import compile_plan
 from tidegate.contracts.privacy.tokens import MaskKey
 from tidegate.contracts.stream.masked_values import MaskedValues
 from tidegate.gateway.access.principal import Role
-from tidegate.gateway.streams.quarantine import ACTION, ROLE
+from tidegate.gateway.streams.reveals import REVEAL_ACTION, REVEAL_ROLE
 
 PAGE = Path("docs/explanation/privacy.md").read_text("utf-8")
 KEY = MaskKey.of("0123456789abcdef0123456789abcdef")
@@ -79,5 +79,7 @@ def test_spellings_change_as_the_page_says(name: str, was: str, is_now: str) -> 
 
 
 def test_who_may_reveal_is_who_the_page_says() -> None:
-    assert f"| the desk, role `{ROLE.word}` or `{Role.ADMIN.word}` | the same, and may reveal |" in PAGE
-    assert f"`{ACTION}`" in PAGE
+    assert (
+        f"| the desk, role `{REVEAL_ROLE.word}` or `{Role.ADMIN.word}` | the same, and may reveal |" in PAGE
+    )
+    assert f"`{REVEAL_ACTION}`" in PAGE

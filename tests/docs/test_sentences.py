@@ -1,4 +1,4 @@
-"""No sentence of the documentation is longer than 25 words."""
+"""No sentence of the documentation is longer than 25 words, and each has a line of its own."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ _INLINE = (
     (re.compile(r"!?\[([^\]]*)\]\([^)]*\)"), r"\1"),
     (re.compile(r"<https?://[^>]*>"), "Address"),
 )
+_LABEL = re.compile(r"\*\*[^*]+[.:]\*\* |\*[^*]+\*$")
+"""A label before a sentence, such as **Context.**, or a line in italics such as a status."""
 _END_OF_SENTENCE = re.compile(r"""(?<=[.!?])[*_"')]*(?:\n|\s+(?=[*_"'(]*[A-Z0-9]))""")
 
 
@@ -72,3 +74,27 @@ def test_a_long_sentence_is_found_with_its_line() -> None:
         f"Short. Now comes\n`code` {most} more words. The end.\n"
     )
     assert long_sentences(page) == [(15, LONGEST + 3, f"Now comes Code {most} more words.")]
+
+
+def crowded_lines(text: str) -> list[tuple[int, str]]:
+    """Return number and text of each line of prose, also in list items, in which a sentence ends before another begins."""
+    found = []
+    for first, paragraph in paragraphs(text):
+        for number, line in enumerate(paragraph.split("\n"), start=first):
+            plain = _LABEL.sub("", line)
+            for pattern, instead in _INLINE:
+                plain = pattern.sub(instead, plain)
+            if _END_OF_SENTENCE.search(plain):
+                found.append((number, line))
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_each_line_has_one_sentence(page: str) -> None:
+    told = [f"{page}:{number}: {line}" for number, line in crowded_lines(Path(page).read_text("utf-8"))]
+    assert not told, "\n".join(told)
+
+
+def test_a_line_of_two_sentences_is_found() -> None:
+    page = "# A. Heading\n\nOne. Two.\n`a. B` is one.\n\n| A. B |\n\n```\nA. B\n```\n\n* **Why.** A. B\n  One (`x`).\n"
+    assert crowded_lines(page) == [(3, "One. Two."), (12, "**Why.** A. B")]

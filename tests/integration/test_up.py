@@ -266,7 +266,7 @@ def committed(run: Up, output: str) -> list[bytes | None]:
 @pytest.fixture
 def usual_ports_in_use() -> Iterator[None]:
     with ExitStack() as stack:
-        for port in (ports.GATEWAY_PORT, ports.BROKER_PORT):
+        for port in (ports.REGISTRY_PORT, ports.BROKER_PORT):
             with suppress(OSError):  # another process may use it already
                 stack.enter_context(socket.create_server((ports.HOST, port)))
         yield

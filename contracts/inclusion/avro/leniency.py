@@ -6,8 +6,11 @@ writer's schemas readable. Source: Apache Avro specification, "Schema Resolution
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
+
+from tidegate.contracts.formats.avro_documents import definitions
+from tidegate.contracts.formats.avro_types import unqualified
 
 _ALIASES: Final = "aliases"
 _DEFAULT: Final = "default"
@@ -38,39 +41,40 @@ def _strict_part(key: str, value: Any) -> Any:
 
 
 def made_up(before: Any, after: Any) -> tuple[Made, ...]:
-    """Return the defaults and aliases that `after` adds to fields and enums which `before` has without them."""
-    known, old = set(_members(before)), set(_leniencies(before))
-    return tuple(each for each in _leniencies(after) if each[:2] in known and each not in old)
+    """Return the defaults and aliases that `after` adds to fields and enums which `before` has without them.
+
+    A type is compared with the one of its full name or, if its namespace changed, with those of its own name.
+    """
+    old = dict(definitions(before))
+    found = (
+        (node["name"], *each)
+        for name, node in definitions(after)
+        for each in _leniencies(node)
+        if any(_lacks(earlier, each) for earlier in _earlier(old, name))
+    )
+    return tuple(found)
 
 
-def _members(definition: Any) -> Iterator[tuple[str, str]]:
-    for node in _named(definition):
-        yield node["name"], ""
-        yield from ((node["name"], each["name"]) for each in _fields(node))
+def _earlier(old: Mapping[str, dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    if name in old:
+        return [old[name]]
+    return [node for each, node in old.items() if unqualified(each) == unqualified(name)]
 
 
-def _leniencies(definition: Any) -> Iterator[Made]:
-    for node in _named(definition):
-        if node.get("type") == "enum" and _DEFAULT in node:
-            yield node["name"], "", _DEFAULT
-        for each in _fields(node):
-            if _DEFAULT in each:
-                yield node["name"], each["name"], _DEFAULT
-            yield from ((node["name"], each["name"], str(alias)) for alias in each.get(_ALIASES) or ())
+def _lacks(node: dict[str, Any], leniency: tuple[str, str]) -> bool:
+    """Return whether a type has the field ("" for the type itself), but not its default or alias."""
+    is_there = not leniency[0] or any(each["name"] == leniency[0] for each in _fields(node))
+    return is_there and leniency not in set(_leniencies(node))
 
 
-def _named(definition: Any) -> Iterator[dict[str, Any]]:
-    """Yield the definitions of the named types of a schema."""
-    pending = [definition]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, list):
-            pending.extend(node)
-        elif isinstance(node, dict):
-            if isinstance(node.get("name"), str):
-                yield node
-            pending.extend(node[part] for part in _PARTS if part in node)
-            pending.extend(each.get("type") for each in _fields(node))
+def _leniencies(node: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the names of a type's fields ("" for the type itself), each with "default" or an alias."""
+    if node.get("type") == "enum" and _DEFAULT in node:
+        yield "", _DEFAULT
+    for each in _fields(node):
+        if _DEFAULT in each:
+            yield each["name"], _DEFAULT
+        yield from ((each["name"], str(alias)) for alias in each.get(_ALIASES) or ())
 
 
 def _fields(node: dict[str, Any]) -> Iterator[dict[str, Any]]:

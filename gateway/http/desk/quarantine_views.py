@@ -23,12 +23,12 @@ from tidegate.gateway.http.desk.parameters import Moment, Number, Words, empty_i
 from tidegate.gateway.http.desk.wording import machine
 from tidegate.gateway.http.problems import InvalidBody
 from tidegate.gateway.streams.problems import ProblemQuery, StreamProblem
-from tidegate.gateway.streams.quarantine import ROLE
 from tidegate.gateway.streams.quarantine_index.filters import QuarantineFilter
 from tidegate.gateway.streams.quarantine_index.reading import ArrivalPlace, IndexStatus
 from tidegate.gateway.streams.quarantine_records import MaskedRecord
 from tidegate.gateway.streams.record_export import MEDIA_TYPES, ExportFormat
 from tidegate.gateway.streams.record_search import RecordPage
+from tidegate.gateway.streams.reveals import REVEAL_ROLE
 
 ROWS: Final = 50
 _LONGEST_KEY: Final = 4096
@@ -50,7 +50,10 @@ Cursor = Annotated[ArrivalPlace | None, BeforeValidator(_cursor)]
 
 
 class RecordsFilter(BaseModel):
-    """A filter of refused records and the start of the page, as query parameters. None matches all."""
+    """A filter of refused records and the start of the page, as query parameters. None matches all.
+
+    `again` is the code by which a replay refused a record again.
+    """
 
     problem: Words = None
     stage: Annotated[Stage | None, BeforeValidator(_stage)] = None
@@ -69,16 +72,16 @@ class RecordsFilter(BaseModel):
     def wanted(self) -> QuarantineFilter:
         """Return the filter for the index."""
         return QuarantineFilter(
-            self.problem,
-            self.stage,
-            self.rule,
-            self.field,
-            self.version,
-            self.partition,
-            self.producer,
-            self.since,
-            self.until,
-            self.again,
+            problem=self.problem,
+            stage=self.stage,
+            rule=self.rule,
+            field=self.field,
+            version=self.version,
+            partition=self.partition,
+            producer=self.producer,
+            since=self.since,
+            until=self.until,
+            again=self.again,
         )
 
     @property
@@ -146,7 +149,7 @@ def quarantine_view(
     status = factory.quarantine_index(principal).status(stream)
     problem = _problem(factory, principal, stream, wanted.problem)
     chips = _chips(stream, wanted, problem)
-    may_search = principal.may(ROLE, subject_of(source_of_quarantine(status.topic) or ""))
+    may_search = principal.may(REVEAL_ROLE, subject_of(source_of_quarantine(status.topic) or ""))
     try:
         search = factory.record_search(principal)
         found = search.page(stream, wanted.wanted, ROWS, (wanted.older, wanted.newer))

@@ -17,8 +17,9 @@ from tidegate.gateway.http.desk.record_views import (
     View,
     record_view,
 )
-from tidegate.gateway.streams.quarantine import ROLE, Origin
+from tidegate.gateway.streams.quarantine import Origin
 from tidegate.gateway.streams.quarantine_records import Viewer
+from tidegate.gateway.streams.reveals import REVEAL_ROLE
 
 
 def shown_record(factory: Factory, principal: Principal, place: EventPointer, view: View) -> RecordView:
@@ -74,7 +75,7 @@ def revealed_record(
     """
     origin = origin_of(factory, principal, place.topic)
     subject = subject_of(origin.topic)
-    require(principal, ROLE, subject)
+    require(principal, REVEAL_ROLE, subject)
     found = factory.quarantine_reader().record(origin, place.partition, place.offset)
     viewer = viewer_of(factory, principal, found.evidence.contract, subject)
     hidden = {each.part for each in record_view(found, viewer, view).hidden}
@@ -114,4 +115,4 @@ def viewer_of(
     viewer = factory.record_masking().viewer(contract)
     if viewer.contract is None or not principal.sees(subject_of(viewer.contract.topic)):
         viewer = Viewer(None, None)
-    return replace(viewer, revealed=revealed, may_reveal=principal.may(ROLE, subject))
+    return replace(viewer, revealed=revealed, may_reveal=principal.may(REVEAL_ROLE, subject))

@@ -34,7 +34,7 @@ from tidegate.gateway.http.desk.stream_views import StreamFilter
 from tidegate.gateway.http.desk.streams_views import StreamsFilter, streams_view
 from tidegate.gateway.http.gate import PrincipalDep
 from tidegate.gateway.http.problems import InvalidBody
-from tidegate.gateway.streams.quarantine import MOST_PARTS
+from tidegate.gateway.streams.reveals import MOST_PARTS
 
 _log = structlog.get_logger()
 

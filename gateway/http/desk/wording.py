@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
-from typing import Any
+from typing import Any, Final
 
 from tidegate.contracts.explain.account import Explanation
 from tidegate.contracts.verdict import Stage
@@ -80,6 +80,7 @@ def length_of(span: timedelta) -> str:
     return f"{seconds}{THIN_SPACE}s"
 
 
+# The first words of sentences that do not begin with the name of a field. The case of a field's name must stay.
 _OURS = ("the ", "an ", "required ", "column ")
 
 
@@ -137,13 +138,18 @@ def _code(character: str) -> str:
     return f"U+{point:04X}"
 
 
-_KEYWORDS = {
+_NO_PROPERTY = "a record has a property that the schema does not allow"
+_NO_ITEM = "an array has an element that the schema does not allow"
+_NO_TARGET = "a value does not fit the schema that is referred to"
+KEYWORDS: Final = {
     "type": "a value has another type than the schema allows",
     "required": "a required field is missing",
     "enum": "a value is not among those that the schema lists",
     "const": "a value is not the one that the schema names",
     "pattern": "a text does not match its pattern",
     "format": "a text does not have its format, such as a date",
+    "contentEncoding": "a text does not have its encoding, such as base64",
+    "contentMediaType": "a text is not of its media type, such as JSON",
     "minimum": "a number is too small",
     "exclusiveMinimum": "a number is too small",
     "maximum": "a number is too large",
@@ -154,13 +160,34 @@ _KEYWORDS = {
     "minItems": "an array has too few elements",
     "maxItems": "an array has too many elements",
     "uniqueItems": "an array holds an element twice",
-    "additionalProperties": "a record has a property that the schema does not allow",
-    "unevaluatedProperties": "a record has a property that the schema does not allow",
+    "contains": "an array has too few or too many elements of the kind that the schema asks for",
+    "items": _NO_ITEM,
+    "prefixItems": _NO_ITEM,
+    "additionalItems": _NO_ITEM,
+    "unevaluatedItems": _NO_ITEM,
+    "minProperties": "a record has too few properties",
+    "maxProperties": "a record has too many properties",
+    "propertyNames": "a property has a name that the schema does not allow",
+    "properties": _NO_PROPERTY,
+    "patternProperties": _NO_PROPERTY,
+    "additionalProperties": _NO_PROPERTY,
+    "unevaluatedProperties": _NO_PROPERTY,
+    "dependentRequired": "a field that another field asks for is missing",
+    "dependencies": "a record does not have what one of its fields asks for",
+    "dependentSchemas": "a record does not have what one of its fields asks for",
     "oneOf": "a value fits none, or more than one, of the alternatives",
     "anyOf": "a value fits none of the alternatives",
+    "allOf": "a value does not fit all schemas that the schema combines",
+    "not": "a value fits the schema that must not fit",
+    "if": "a value does not fit what the schema asks for under a condition",
+    "$ref": _NO_TARGET,
+    "$dynamicRef": _NO_TARGET,
+    "$recursiveRef": _NO_TARGET,
+    "falseSchema": "a value is there where the schema allows none",
 }
+"""What each keyword of JSON Schema refuses; `falseSchema` is the code of the schema `false`."""
 
 
 def keyword_words(stage: Stage, code: str) -> str | None:
     """Return what a keyword of JSON Schema refuses, in words; None for other codes."""
-    return _KEYWORDS.get(code) if stage is Stage.SCHEMA else None
+    return KEYWORDS.get(code) if stage is Stage.SCHEMA else None

@@ -34,6 +34,22 @@ _log = structlog.get_logger()
 router = APIRouter(prefix="/api/v1", tags=["problems"])
 
 _EXAMPLES = 3
+_SAME_NAMES = (
+    "id",
+    "stream",
+    "title",
+    "comments",
+    "records",
+    "share",
+    "record_share",
+    "first_seen",
+    "last_seen",
+    "known_since",
+    "is_surging",
+    "trend",
+    "members",
+)
+"""Fields of a problem that its response has under the same names."""
 
 ProblemId = Annotated[str, Path(max_length=64, description="Id of the problem.", examples=[PROBLEM_ID])]
 
@@ -123,9 +139,9 @@ def get_problem(stream: StreamName, problem: ProblemId, factory: FactoryDep, spa
     wanted = QuarantineFilter(problem=found.id, since=span.since, until=span.until)
     index = factory.quarantine_index()
     groups = {
-        by: tuple(group_info(each, records) for each in each_group)
+        by: tuple(group_info(each, records) for each in found_groups)
         for by in (Dimension.VERSION, Dimension.PARTITION, Dimension.PRODUCER, Dimension.AGAIN)
-        for each_group, records in [index.breakdown(stream, by, wanted)]
+        for found_groups, records in [index.breakdown(stream, by, wanted)]
     }
     newest = index.page(stream, wanted, _EXAMPLES)
     comments = factory.problems().comments(stream, problem)
@@ -205,20 +221,8 @@ def comment_on_problem(
 def problem_info(problem: StreamProblem) -> ProblemInfo:
     """Convert a problem to its response model."""
     key, decision = problem.key, problem.decision
-    same = (
-        "id",
-        "stream",
-        "title",
-        "comments",
-        "records",
-        "share",
-        "record_share",
-        "first_seen",
-        "last_seen",
-    )
-    more = ("known_since", "is_surging", "trend", "members")
     return ProblemInfo(
-        **{name: getattr(problem, name) for name in (*same, *more)},
+        **{name: getattr(problem, name) for name in _SAME_NAMES},
         stage=key.stage,
         code=key.code,
         field=key.field,

@@ -73,7 +73,7 @@ def report_batch(
     response: Response,
 ) -> ReportReceipt:
     """Store a report. It is identified by (stream, epoch, n), so it may be sent again after a time-out."""
-    is_new = factory.report_book().record(stream, report, principal)
+    is_new = factory.reports().record(stream, report, principal)
     response.status_code = HTTPStatus.CREATED if is_new else HTTPStatus.OK
     return ReportReceipt(stream=report.stream, epoch=report.epoch, n=report.n)
 

@@ -6,14 +6,15 @@ Source: Apache Avro 1.12 (Java), `Schema.toString`: the order of members, and wh
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
+
+from tidegate.contracts.formats.avro_documents import NAMED, definitions, full_name, space_of
 
 _PRIMITIVES = {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
 _COMPLEX = {"record", "error", "enum", "fixed", "array", "map"}
 _RESERVED = ("type", "name", "namespace", "doc", "fields", "items", "values", "symbols", "size", "aliases")
 """Attribute names that are never extra properties: the Java library drops those that a type does not use."""
-_NAMED = ("record", "error", "enum", "fixed")
 _FIELD = ("name", "type", "doc", "default", "order", "aliases")
 
 
@@ -47,8 +48,8 @@ class _Writer:
         else:
             self._add_named(found, schema, space)
         found.update(self._properties(schema, (*_RESERVED, "default") if kind == "enum" else _RESERVED))
-        if kind in _NAMED and schema.get("aliases"):
-            inner = _space_of(schema, space)
+        if kind in NAMED and schema.get("aliases"):
+            inner = space_of(schema, space)
             found["aliases"] = [_short(full_name(alias, inner), inner) for alias in schema["aliases"]]
         return found
 
@@ -61,7 +62,7 @@ class _Writer:
         return {"type": inner, **properties} if isinstance(inner, str) else {**inner, **properties}
 
     def _add_named(self, found: dict[str, Any], schema: Mapping[str, Any], space: str) -> None:
-        name = full_name(schema["name"], _space_of(schema, space))
+        name = full_name(schema["name"], space_of(schema, space))
         inner, _, simple = name.rpartition(".")
         found["name"] = simple
         if inner != space:
@@ -96,11 +97,6 @@ class _Writer:
         return {name: part[name] for name in (sorted(names) if self._sort else names)}
 
 
-def full_name(name: str, space: str) -> str:
-    """Return the full name of a type by the name that is used for it in a namespace."""
-    return name if "." in name or not space else f"{space}.{name}"
-
-
 def named_types(schema: Any) -> dict[str, dict[str, Any]]:
     """Return every named type that a schema defines, by full name, each with its namespace written out."""
     return {
@@ -127,7 +123,7 @@ class _Resolver:
             return [self.resolved(branch, space) for branch in part]
         if isinstance(part, str):
             return self._of_name(part, space)
-        if part.get("type") in _NAMED and "name" in part:
+        if part.get("type") in NAMED and "name" in part:
             return self._definition(part, space)
         found = dict(part)
         for member in ("items", "values"):
@@ -151,7 +147,7 @@ class _Resolver:
         return self._definition(self._types[full], "")
 
     def _definition(self, part: Mapping[str, Any], space: str) -> Any:
-        full = full_name(part["name"], _space_of(part, space))
+        full = full_name(part["name"], space_of(part, space))
         if full in self._met:
             return full
         self._met.add(full)
@@ -162,33 +158,6 @@ class _Resolver:
                 {**field, "type": self.resolved(field["type"], inner)} for field in part["fields"]
             ]
         return found
-
-
-def definitions(schema: Any, space: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield every named type that a schema defines with its full name, outer ones first."""
-    if isinstance(schema, list):
-        for branch in schema:
-            yield from definitions(branch, space)
-    elif isinstance(schema, dict):
-        kind = schema.get("type")
-        if isinstance(kind, str) and kind in _NAMED and "name" in schema:
-            name = full_name(schema["name"], _space_of(schema, space))
-            space = name.rpartition(".")[0]
-            yield name, schema
-            for field in schema.get("fields", ()):
-                yield from definitions(field["type"], space)
-        elif isinstance(kind, dict | list):
-            yield from definitions(kind, space)
-        for member in ("items", "values"):
-            yield from definitions(schema.get(member), space)
-
-
-def _space_of(schema: Mapping[str, Any], space: str) -> str:
-    name = str(schema["name"])
-    if "." in name:
-        return name.rpartition(".")[0]
-    found = schema.get("namespace")
-    return space if found is None else str(found)
 
 
 def _short(name: str, space: str) -> str:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidegate.contracts.document.fields import join
+from tidegate.contracts.formats.avro_documents import definitions, full_name
 from tidegate.contracts.formats.json_keywords import dereferenced
-from tidegate.gateway.registry.schemas.avro_text import definitions, full_name
 from tidegate.gateway.registry.schemas.entities import AVRO, EntityTags
 from tidegate.gateway.registry.schemas.errors import invalid_schema
 from tidegate.gateway.registry.schemas.parsing import ParsedSchema

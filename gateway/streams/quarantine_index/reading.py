@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from itertools import chain
-from typing import Final
+from typing import Final, Literal, assert_never
 
 import numpy as np
 from pyroaring import BitMap
@@ -65,6 +65,12 @@ class Dimension(StrEnum):
     PRODUCER = "producer"
     AGAIN = "again"
     """The code that a record violated when a replay refused it again."""
+
+
+_OfRecords = Literal[Dimension.VERSION, Dimension.PRODUCER]
+"""Dimensions with one facet for each value."""
+_OfProblems = Literal[Dimension.PROBLEM, Dimension.STAGE, Dimension.RULE, Dimension.FIELD]
+"""Dimensions whose values are classes of problems."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +339,7 @@ def _groups(
         return _most_first(ValueCount(str(partition), records) for partition, records in sums.items())
     if by is Dimension.AGAIN:
         return _most_first(ValueCount(code, _common(found, offsets)) for code, found in index.again.items())
-    if by in {Dimension.VERSION, Dimension.PRODUCER}:
+    if by is Dimension.VERSION or by is Dimension.PRODUCER:  # `in` would not narrow the type
         return _most_first(_facet_groups(index, by, offsets))
     classes: dict[str, list[bytes]] = {}
     for facet in index.problems(wanted):
@@ -355,7 +361,7 @@ def _groups(
     return _most_first(groups)
 
 
-def _facet_groups(index: StreamIndex, by: Dimension, offsets: Offsets) -> Iterator[ValueCount]:
+def _facet_groups(index: StreamIndex, by: _OfRecords, offsets: Offsets) -> Iterator[ValueCount]:
     facets = index.of_kind(FacetKind.VERSION if by is Dimension.VERSION else FacetKind.PRODUCER)
     bitmaps = index.bitmaps([each.facet for each in facets], None, offsets)
     for facet in facets:
@@ -367,7 +373,7 @@ def _facet_groups(index: StreamIndex, by: Dimension, offsets: Offsets) -> Iterat
             yield ValueCount(problem_id(facet.facet), records, what["header"], what["shown"])
 
 
-def _class_of(index: StreamIndex, by: Dimension, facet: bytes) -> str:
+def _class_of(index: StreamIndex, by: _OfProblems, facet: bytes) -> str:
     key: ProblemKey = index.keys[facet]
     match by:
         case Dimension.STAGE:
@@ -376,8 +382,10 @@ def _class_of(index: StreamIndex, by: Dimension, facet: bytes) -> str:
             return key.code
         case Dimension.FIELD:
             return key.field
-        case _:
+        case Dimension.PROBLEM:
             return problem_id(index.heads[facet])
+        case _:
+            assert_never(by)
 
 
 def _most_first(groups: Iterable[ValueCount]) -> tuple[ValueCount, ...]:

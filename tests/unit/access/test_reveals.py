@@ -12,7 +12,7 @@ from tidegate.gateway.factory import Factory
 from tidegate.gateway.http.desk.desk_route import read_fields
 from tidegate.gateway.http.desk.routes import chosen_parts
 from tidegate.gateway.http.problems import InvalidBody
-from tidegate.gateway.streams.quarantine import name_of
+from tidegate.gateway.streams.reveals import name_of
 
 from .conftest import Hire, Person
 from .test_native_api import registry

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -9,11 +10,12 @@ import pytest
 from fastapi import APIRouter
 from starlette.routing import BaseRoute, Route
 
-from tidegate.gateway.access.principal import Role
+from tidegate.gateway.access.principal import Grant, Principal, Role
 from tidegate.gateway.access.rules import DESK, NATIVE, PUBLIC, RULES, AccessRule, Reach, rule_of
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.http.app import create_app
 from tidegate.gateway.http.confluent.operations import OPERATIONS
+from tidegate.gateway.http.gate import permit_rule
 
 only_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
@@ -49,6 +51,14 @@ def test_a_route_without_a_rule_is_closed_to_every_caller(admin: Any) -> None:
     answer = admin.ask("GET", "/api/v1/new")
     assert answer.status_code == 403
     assert answer.json()["detail"] == "no access rule covers GET /api/v1/new, so it is refused"
+
+
+def test_a_reach_that_the_gate_does_not_know_permits_nothing() -> None:
+    admin = Principal("key:1", (Grant(Role.ADMIN, ""),))
+    unknown: Any = object()  # as a member added to Reach, and nowhere else
+    nothing: Any = None
+    with pytest.raises(AssertionError):
+        asyncio.run(permit_rule(nothing, admin, AccessRule(Role.VIEWER, unknown), {}))
 
 
 def test_no_operation_of_the_confluent_api_that_changes_something_is_for_viewers() -> None:

@@ -144,7 +144,7 @@ def test_each_kind_of_news_is_sent_once_and_nothing_else_is(
     gate: Callable[..., Factory], web: WebServer, make_report: Callable[..., BatchReport]
 ) -> None:
     factory = gate(alert_webhook_url=SecretStr(web.url))
-    controls, book = factory.stream_controls(), factory.report_book()
+    controls, book = factory.stream_controls(), factory.reports()
     controls.record_event(STREAM, event_of(kind="started"))
     book.record(STREAM, make_report(1, quarantined=5))
     stay = {"stage": "rule", "code": "stay", "severity": "error", "records": 3}
@@ -175,7 +175,7 @@ def test_a_report_of_an_earlier_release_names_the_violated_rules_of_the_batch(
 ) -> None:
     factory = gate(alert_webhook_url=SecretStr(web.url))
     rules = [{"stage": "rule", "code": "stay", "severity": "error", "records": 3}]
-    factory.report_book().record(STREAM, make_report(1, alerted=3, rules=rules))
+    factory.reports().record(STREAM, make_report(1, alerted=3, rules=rules))
     factory.close()
     assert web.next()[1]["rules"] == [{"code": "stay", "records": 3}]
 

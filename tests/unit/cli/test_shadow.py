@@ -48,7 +48,7 @@ def test_a_draft_is_tried_on_live_records_and_then_enforced(
         "refused_by": [rule],
         "samples": [sample],
     }
-    factory.report_book().record(STREAM, make_report(1, shadow=result))
+    factory.reports().record(STREAM, make_report(1, shadow=result))
     found = lines(tidegate("shadow", STREAM))
     assert "98,000 records in 1 batches since 2026-07-01 12:00:00 UTC" in found[-5]
     assert [line.split() for line in found[-4:]] == [

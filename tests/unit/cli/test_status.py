@@ -42,7 +42,7 @@ def report(factory: Factory, make_report: MakeReport) -> Callable[..., None]:
         at = datetime.now(UTC) - timedelta(minutes=minutes)
         n = next(counted)
         judged_by = factory.registry().version(stream, version)
-        factory.report_book().record(
+        factory.reports().record(
             stream,
             make_report(
                 n,

@@ -40,7 +40,7 @@ def publish(factory: Factory) -> Publish:
 @pytest.fixture
 def stream(factory: Factory, publish: Publish, make_report: Callable[..., BatchReport]) -> None:
     publish()
-    factory.report_book().record(STREAM, make_report(committed_at=datetime.now(UTC)))
+    factory.reports().record(STREAM, make_report(committed_at=datetime.now(UTC)))
 
 
 def posted(client: Any, path: str, form: str = "") -> httpx.Response:
@@ -128,7 +128,7 @@ def test_a_contract_leads_to_its_stream_from_the_first_batch_on(
     page = client.get(CONTRACT_PAGE)
     assert f'href="{PAGE}"' not in page.text
     assert "Its stream has no batch yet." in text_of(page)
-    factory.report_book().record(STREAM, make_report(committed_at=datetime.now(UTC)))
+    factory.reports().record(STREAM, make_report(committed_at=datetime.now(UTC)))
     page = client.get(CONTRACT_PAGE)
     assert f'href="{PAGE}"' in page.text
     assert "no batch yet" not in text_of(page)

@@ -23,7 +23,7 @@ def test_the_command_that_sends_connects_as_the_job_does(
     kafka = OwnKafka("kafka:9093", None if config is None else Path(config))
     shown: list[tuple[str, str]] = []
     runtime = Runtime(RuntimeOptions(tmp_path / "state", kafka=kafka), lambda *line: shown.append(line))
-    runtime._claim = ports.claim(ports.GATEWAY_PORT)
+    runtime._claim = ports.claim(ports.REGISTRY_PORT)
     try:
         Contracts(runtime, lambda *line: shown.append(line))._show_send({"a.b": "a.b"})
     finally:

@@ -101,7 +101,7 @@ def test_over_http(client: Any) -> None:
 def test_the_page_of_the_stream_shows_who_adopted_what(
     client: Any, factory: Factory, make_report: Callable[..., BatchReport]
 ) -> None:
-    factory.report_book().record(STREAM, make_report())
+    factory.reports().record(STREAM, make_report())
     assert "Adoptions" not in client.get(PAGE).text
     rebuilt = adoption(id="1" * 32, accepted_loss=0)
     skipped = adoption(id="2" * 32, partition=3, end={"0": 9, "3": 1500}, accepted_loss=1234)
@@ -123,7 +123,7 @@ def test_the_page_of_the_stream_shows_who_adopted_what(
 def test_a_rewind_is_kept_and_shown_with_the_adoptions(
     client: Any, factory: Factory, make_report: Callable[..., BatchReport]
 ) -> None:
-    factory.report_book().record(STREAM, make_report())
+    factory.reports().record(STREAM, make_report())
     wanted = adoption(kind="rewind", generation=2, rewound_from={"0": 5000}, deleted=7400, rejudged=200)
     assert client.post(PATH, orjson.dumps(wanted.model_dump(mode="json"))).status_code == 201
     (kept,) = client.get(PATH).json()["adoptions"]

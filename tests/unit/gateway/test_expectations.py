@@ -47,7 +47,7 @@ def told(factory: Factory, make_report: MakeReport, known_streams: None) -> None
         start=1,
     ):
         at = NOW - (4 - n) * MINUTE
-        factory.report_book().record(STREAM, make_report(n, committed_at=at, expectations=expectations))
+        factory.reports().record(STREAM, make_report(n, committed_at=at, expectations=expectations))
 
 
 @pytest.mark.usefixtures("told")
@@ -106,6 +106,6 @@ def test_the_page_shows_each_expectation_and_a_disagreement(client: TestClient) 
 def test_a_stream_without_expectations_has_no_section(
     factory: Factory, client: TestClient, make_report: MakeReport
 ) -> None:
-    factory.report_book().record(STREAM, make_report(1, committed_at=NOW, expectations=()))
+    factory.reports().record(STREAM, make_report(1, committed_at=NOW, expectations=()))
 
     assert "expectations-title" not in client.get(f"/desk/streams/{STREAM}").text

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from tests.unit.checks.workplace import contract_text
 from tidegate.contracts.stream.report import BatchReport
@@ -55,7 +56,7 @@ def test_a_metric_is_one_line_of_the_table(
     make_report: Callable[..., BatchReport],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    factory.report_book().record("hospital.admissions", make_report(1))
+    factory.reports().record("hospital.admissions", make_report(1))
     toy = StreamMetric(
         metrics.GaugeMetricFamily,
         "tidegate_toy",
@@ -75,11 +76,15 @@ def test_an_alert_channel_is_one_entry_of_the_list(monkeypatch: pytest.MonkeyPat
         def send(self, alert: Alert) -> None:
             raise NotImplementedError
 
-    monkeypatch.setattr(
-        channels,
-        "CHANNELS",
-        (*channels.CHANNELS, lambda settings: Toy() if settings.alert_email_to else None),
-    )
+        @classmethod
+        def configured(cls, settings: AlertSettings) -> Toy | None:
+            return cls() if settings.alert_email_to else None
+
+        @classmethod
+        def at(cls, url: str) -> Toy | None:
+            return cls() if url.startswith("https://toy.example/") else None
+
+    monkeypatch.setattr(channels, "CHANNELS", (Toy, *channels.CHANNELS))
     assert channels.targets_of(AlertSettings()) == ()
     settings = AlertSettings(
         alert_slack_url="https://slack.example/x",  # type: ignore[arg-type]  # pydantic makes it a secret
@@ -87,4 +92,9 @@ def test_an_alert_channel_is_one_entry_of_the_list(monkeypatch: pytest.MonkeyPat
         alert_email_from="b@example.org",
         alert_smtp_url="smtp://mail.example",  # type: ignore[arg-type]  # as above
     )
-    assert [target.name for target in channels.targets_of(settings)] == ["slack", "email", "toy"]
+    assert [target.name for target in channels.targets_of(settings)] == ["toy", "slack", "email"]
+    of_teams = {"a": "https://hooks.slack.com/x", "b": "https://web.example/x", "c": "https://toy.example/x"}
+    settings = AlertSettings(alert_channels={name: SecretStr(url) for name, url in of_teams.items()})
+    found = channels.channels_of(settings)
+    assert [type(target) for target in found.values()] == [channels.Slack, channels.Webhook, Toy]
+    assert [target.name for target in found.values()] == ["channel-a", "channel-b", "channel-c"]

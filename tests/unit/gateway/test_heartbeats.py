@@ -27,7 +27,7 @@ LATER = NOON + timedelta(hours=1)
 @pytest.fixture(autouse=True)
 def reported(factory: Factory, make_contract: MakeContract, make_report: MakeReport) -> None:
     factory.registry().publish(make_contract(), "contract.json")
-    factory.report_book().record(STREAM, make_report(1, committed_at=NOON, lag_records=0))
+    factory.reports().record(STREAM, make_report(1, committed_at=NOON, lag_records=0))
 
 
 def beat(factory: Factory, at: datetime, **told: float) -> None:

@@ -44,7 +44,7 @@ def samples(text: str) -> Samples:
 
 
 def told(factory: Factory, make_report: MakeReport) -> None:
-    book = factory.report_book()
+    book = factory.reports()
     book.record(
         STREAM,
         make_report(
@@ -166,9 +166,9 @@ def test_a_stream_that_is_paused_or_stopped_says_so_before_its_first_batch_too(
         ("tidegate_stream_ended", STREAM): 0,
     }
     assert samples(client.get("/metrics").text) == expected
-    factory.report_book().record(STREAM, make_report(1, committed_at=NOON))
+    factory.reports().record(STREAM, make_report(1, committed_at=NOON))
     assert expected.items() <= samples(client.get("/metrics").text).items()
-    factory.report_book().record(STREAM, make_report(2, committed_at=NOON + timedelta(hours=2)))
+    factory.reports().record(STREAM, make_report(2, committed_at=NOON + timedelta(hours=2)))
     assert samples(client.get("/metrics").text)["tidegate_stream_stopped", STREAM] == 0
 
 
@@ -198,7 +198,7 @@ def test_what_the_last_reconciliation_found_stays_until_another_finds_something(
     fault = {**RESULT["findings"], "lost": 4, "twice": 2}
     assert metrics_after(findings=fault) == metrics(4, 2, 0, 0)
     assert metrics_after(failure="the broker does not answer") == metrics(4, 2, 0, 0)
-    factory.report_book().record(STREAM, make_report())
+    factory.reports().record(STREAM, make_report())
     fine = {**fault, "answer": "holds", "holds": True, "lost": 0, "twice": 0}
     assert metrics_after(findings=fine, at=NOON + timedelta(minutes=1)) == metrics(0, 0, 1, 1)
     # Neither an alert on 0 fires, nor does it look as if it held.
@@ -211,7 +211,7 @@ def test_the_number_of_series_is_bounded_and_no_counter_falls(
 ) -> None:
     monkeypatch.setattr(stream_metrics, "_MOST_RULES", 2)
     monkeypatch.setattr(stream_metrics, "_MOST_PARTITIONS", 3)
-    book = factory.report_book()
+    book = factory.reports()
     before: Samples = {}
     for n, codes in enumerate((["a"], ["z", "y"], ["b", "a", "c"], ["c"]), start=1):
         partitions = range(5)
@@ -250,7 +250,7 @@ def test_many_streams_take_as_many_queries_as_few(
 
     def queries(*streams: str) -> int:
         for stream in streams:
-            factory.report_book().record(stream, make_report(stream=stream, rules=[rule("age", 1)]))
+            factory.reports().record(stream, make_report(stream=stream, rules=[rule("age", 1)]))
             asked = ReconciliationRequest(id=uuid4(), stream=stream, by="cli:a", at=NOON)
             factory.database.write(partial(answered, asked))
         assert client.get(path).status_code == 200  # once, for what is kept in memory

@@ -33,7 +33,7 @@ NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)
 @pytest.fixture(autouse=True)
 def reported(factory: Factory, make_contract: MakeContract, make_report: MakeReport) -> None:
     factory.registry().publish(make_contract(), "contract.json")
-    factory.report_book().record(STREAM, make_report())
+    factory.reports().record(STREAM, make_report())
 
 
 @pytest.fixture

@@ -188,7 +188,7 @@ def test_lists_have_one_order_on_every_database(
     names = ["B", "C-1", "C.1", "C_1", "Z", "a", "b"]
     for name in reversed(names):
         factory.registry().publish(make_contract(id=name, topic=name), "c.json")
-        factory.report_book().record(name, make_report(1, stream=name, topic=name))
+        factory.reports().record(name, make_report(1, stream=name, topic=name))
     found = factory.registry().contracts(VersionFilter(), offset=2, limit=4).contracts
     assert [one.contract_id for one in found] == names[2:6]
     assert [summary.stream for summary in factory.streams().summaries()] == names

@@ -135,7 +135,7 @@ def test_the_setting_decides(settings: GatewaySettings, make_report: MakeReport)
     factory.database.migrate()
     try:
         for n in range(1, 6):
-            factory.report_book().record(STREAM, make_report(n, committed_at=NOON + n * DAY))
+            factory.reports().record(STREAM, make_report(n, committed_at=NOON + n * DAY))
         assert days_kept(factory) == [3, 4, 5]
     finally:
         factory.close()

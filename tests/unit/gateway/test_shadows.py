@@ -89,8 +89,8 @@ def test_findings_are_added_up_once_a_batch_and_shown(
     assert client.get(PATH).status_code == 404
     factory.shadows().declare(STREAM, DRAFT)
     for n in (1, 2, 2):
-        factory.report_book().record(STREAM, make_report(n, shadow=RESULT))
-    factory.report_book().record(STREAM, make_report(3, shadow={**RESULT, "version": "8.0.0"}))
+        factory.reports().record(STREAM, make_report(n, shadow=RESULT))
+    factory.reports().record(STREAM, make_report(3, shadow={**RESULT, "version": "8.0.0"}))
     found = client.get(PATH).json()
     assert found["batches"] == 2
     assert found["against"] == make_report().contract
@@ -118,7 +118,7 @@ def test_another_shadow_begins_again(
 ) -> None:
     factory.registry().publish(make_contract(version="9.1.0", status="draft"), "contract.json")
     factory.shadows().declare(STREAM, DRAFT)
-    factory.report_book().record(STREAM, make_report(1, shadow=RESULT))
+    factory.reports().record(STREAM, make_report(1, shadow=RESULT))
     factory.shadows().declare(STREAM, "9.1.0")
     assert client.get(PATH).status_code == 404
     assert "No batch was judged by it yet" in client.get(f"/desk/streams/{STREAM}").text
@@ -132,7 +132,7 @@ def test_a_promotion_shows_what_would_change_and_ends_the_shadow(
     assert (untried["status"], untried["enforced"], untried["shadow"]) == ("draft", contract, None)
     assert untried["change"]["version"] == DRAFT
     factory.shadows().declare(STREAM, DRAFT)
-    factory.report_book().record(STREAM, make_report(1, shadow=RESULT))
+    factory.reports().record(STREAM, make_report(1, shadow=RESULT))
     tried = client.get(f"{path}/promotion").json()
     assert tried["shadow"]["result"]["would_refuse"] == 3
     assert client.post(f"{path}/status", b'{"status": "active"}').status_code == 200
@@ -142,7 +142,7 @@ def test_a_promotion_shows_what_would_change_and_ends_the_shadow(
 
 def test_the_shadow_of_now_is_in_the_metrics(client: Any, factory: Factory, make_report: MakeReport) -> None:
     factory.shadows().declare(STREAM, DRAFT)
-    factory.report_book().record(STREAM, make_report(1, shadow={**RESULT, "failure": "some"}))
+    factory.reports().record(STREAM, make_report(1, shadow={**RESULT, "failure": "some"}))
 
     def samples() -> dict[tuple[str, ...], float]:
         return {

@@ -58,7 +58,7 @@ def stream(
     factory: Factory, make_contract: Callable[..., bytes], make_report: Callable[..., BatchReport]
 ) -> str:
     factory.registry().publish(make_contract(), "contract.json")
-    factory.report_book().record(STREAM, make_report(1, committed_at=NOON))
+    factory.reports().record(STREAM, make_report(1, committed_at=NOON))
     return f"/api/v1/streams/{STREAM}"
 
 

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("known_streams")
 
 @pytest.fixture
 def book(factory: Factory) -> ReportService:
-    return factory.report_book()
+    return factory.reports()
 
 
 def reader_at(factory: Factory, now: datetime) -> StreamReader:
@@ -277,7 +277,7 @@ def test_the_sums_are_those_of_the_batches_in_whatever_order_and_however_often_t
     factory.database.migrate()
     know(factory, STREAM)
     for report in arrivals:
-        factory.report_book().record(STREAM, report)
+        factory.reports().record(STREAM, report)
     summary = factory.streams().summary(STREAM)
     factory.close()
     last = max(reports, key=lambda report: (report.epoch, report.n))

@@ -186,7 +186,7 @@ def test_a_window_reaches_back_to_before_this_process_but_not_past_what_was_acce
 ) -> None:
     now = datetime.now(UTC)
     for n in (1, 2, 3, 4):
-        factory.report_book().record(STREAM, make_report(n, committed_at=now, quarantined=n))
+        factory.reports().record(STREAM, make_report(n, committed_at=now, quarantined=n))
     budget = ErrorBudget(ratio=0.1, window_records=150)
 
     def filled(window: int | None) -> tuple[Counted, ...]:
@@ -213,7 +213,7 @@ def test_a_window_reaches_not_past_a_batch_that_was_refused_as_a_whole(
     now = datetime.now(UTC)
     whole = {"stage": "expectation", "code": "error-budget", "severity": "error", "records": 90}
     for n, rules in ((1, []), (2, [whole]), (3, [])):
-        factory.report_book().record(STREAM, make_report(n, committed_at=now, quarantined=n, rules=rules))
+        factory.reports().record(STREAM, make_report(n, committed_at=now, quarantined=n, rules=rules))
     control = control_over(line)
     control.fill_window(ErrorBudget(ratio=0.1, window_records=10_000))
     assert control.window.context(is_accepted=False).earlier == (Counted(100, 3),)
@@ -270,7 +270,7 @@ def test_the_highest_reported_epoch_is_asked_for(
     control = control_over(line)
     assert control.reported_epoch() == 0
     for epoch, n in ((3, 1), (2, 7)):
-        factory.report_book().record(STREAM, make_report(n, epoch=epoch))
+        factory.reports().record(STREAM, make_report(n, epoch=epoch))
     assert control.reported_epoch() == 3
     line.is_cut = True
     assert control.reported_epoch() == 0

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+import inspect
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
 
 import pytest
 
@@ -17,12 +18,14 @@ from tidegate.contracts.document.model import Retention
 from tidegate.contracts.errors import SettingsError
 from tidegate.contracts.stream.decide import Decision
 from tidegate.contracts.stream.ledger import BatchTotals
-from tidegate.gateway.cli.up import Sink as SinkOfUp
+from tidegate.contracts.stream.sink_names import SinkName
+from tidegate.gateway.cli.up import SinkOption
 from tidegate.spark_jobs.kafka.topics import TopicDescription
 from tidegate.spark_jobs.options import read_settings
 from tidegate.spark_jobs.settings import SINKS, JobSettings, SinkRules
+from tidegate.spark_jobs.sinks.adoption import AdoptableSink
 from tidegate.spark_jobs.sinks.kind import SinkContext, SinkKind, kind_of
-from tidegate.spark_jobs.sinks.sink import MicroBatch, StreamStart
+from tidegate.spark_jobs.sinks.sink import MicroBatch, Sink, StreamStart
 from tidegate.spark_jobs.steps import Stopwatch, ignore_steps
 
 PLAN = plan_with({})
@@ -69,6 +72,42 @@ def test_a_toy_sink_is_opened_by_the_settings_and_its_positions_are_read() -> No
     assert adoptable.written() == found.written
 
 
+def members(protocol: type) -> dict[str, list[str] | None]:
+    """Return the public members of a protocol: methods with the names of their parameters."""
+    found: dict[str, list[str] | None] = dict.fromkeys(vars(protocol).get("__annotations__", {}))
+    for name, member in vars(protocol).items():
+        found[name] = [*inspect.signature(member).parameters] if inspect.isfunction(member) else None
+    return {name: parameters for name, parameters in found.items() if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("protocol", [Sink, AdoptableSink])
+@pytest.mark.usefixtures("toy")
+def test_the_toy_has_every_member_of_a_sink(protocol: type) -> None:
+    chosen, nothing = settings("toy", spark_jars="j"), cast("Any", None)
+    kind = kind_of(chosen)
+    toy = (
+        kind.open(SinkContext(nothing, chosen, nothing, STREAM, SOURCE, Retention()))
+        if protocol is Sink
+        else kind.adoptable(chosen, PLAN)
+    )
+    for name, parameters in members(protocol).items():
+        assert hasattr(toy, name), name
+        if parameters is not None:
+            assert [*inspect.signature(getattr(type(toy), name)).parameters] == parameters, name
+
+
+@pytest.mark.usefixtures("toy")
+def test_an_adoptable_toy_gives_up_the_records_that_it_finds() -> None:
+    adoptable = kind_of(settings("toy", spark_jars="j")).adoptable(settings("toy", spark_jars="j"), PLAN)
+    start = StreamStart(PLAN, SOURCE, {0: 0}, Stopwatch(STREAM, ignore_steps))
+    held = start.new_ledger(adoptable.own_ledger, {}, 1)
+    toy_sink.WRITTEN[STREAM] = [(0, 0), (0, 1), (1, 4), (1, 5)]
+    adoptable.retract(adoptable.written_with("offset", ["1", "4"]), held, held)
+    assert toy_sink.WRITTEN[STREAM] == [(0, 0), (1, 5)]
+    adoptable.retract({1: 5}, held, held)
+    assert toy_sink.WRITTEN[STREAM] == [(0, 0)]
+
+
 @pytest.mark.usefixtures("toy")
 def test_the_settings_know_a_toy_sink(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TIDEGATE_SPARK_JARS", raising=False)  # a verb that ran in this process sets it
@@ -91,7 +130,8 @@ def test_each_sink_declares_its_kind(name: str) -> None:
 
 
 def test_the_embedded_run_offers_the_same_sinks() -> None:
-    assert [each.value for each in SinkOfUp] == [*SINKS]
+    assert get_args(SinkOption)[0] is SinkName
+    assert [each.value for each in SinkName] == [*SINKS]
 
 
 def test_nothing_of_the_job_asks_for_a_sink_by_its_name() -> None:

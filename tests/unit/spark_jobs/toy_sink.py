@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
@@ -10,7 +11,7 @@ from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.stream.adoption import Ahead
 from tidegate.contracts.stream.decide import Decision
 from tidegate.contracts.stream.ledger import Ledger, Position, Settled, Vector
-from tidegate.contracts.stream.positions import Sightings
+from tidegate.contracts.stream.positions import Positions, Sightings
 from tidegate.contracts.stream.report import TableMaintenance, TableSize
 from tidegate.spark_jobs.settings import JobSettings, SinkSettings
 from tidegate.spark_jobs.sinks.kind import SinkContext, SinkKind
@@ -26,7 +27,7 @@ WRITTEN: Final[dict[str, list[Position]]] = {}
 
 
 @dataclass
-class Positions:
+class AcceptedPositions:
     """The accepted records of a batch: nothing but where they came from."""
 
     found: list[Position]
@@ -62,7 +63,7 @@ class ToySink:
     def close(self) -> None:
         """Nothing is open."""
 
-    def judge(self, batch: MicroBatch) -> JudgedBatch[Positions]:
+    def judge(self, batch: MicroBatch) -> JudgedBatch[AcceptedPositions]:
         """Take every offset."""
         found = [
             (partition, offset)
@@ -70,9 +71,9 @@ class ToySink:
             for offset in range(batch.start.get(partition, 0), end)
         ]
         results = TaskResults(RESULT.empty_table(), batch.plan, batch.asked, SpooledRecords(()))
-        return JudgedBatch(batch, results, Positions(found))
+        return JudgedBatch(batch, results, AcceptedPositions(found))
 
-    def publish(self, judged: JudgedBatch[Positions], decision: Decision) -> CommittedBatch:
+    def publish(self, judged: JudgedBatch[AcceptedPositions], decision: Decision) -> CommittedBatch:
         """Keep positions and ledger."""
         batch = judged.batch
         new = LEDGERS[self._stream].publish(batch.published(decision, {}, 1, ""))
@@ -89,7 +90,7 @@ class ToySink:
     def keep_positions(self) -> None:
         """Keep all positions."""
 
-    def replay(self, judged: JudgedBatch[Positions], replay: Replay) -> Ledger:
+    def replay(self, judged: JudgedBatch[AcceptedPositions], replay: Replay) -> Ledger:
         """Keep positions and ledger."""
         LEDGERS[self._stream] = replay.ledger(LEDGERS[self._stream], "")
         WRITTEN.setdefault(self._stream, []).extend(judged.accepted.found)
@@ -103,6 +104,8 @@ class AdoptableToy:
     ahead: Ahead | None = None
     scanned: str | None = None
     slots = 1
+    is_appended = True
+    is_renamed = True
 
     def __init__(self, settings: JobSettings, plan: EnforcementPlan) -> None:
         self._stream = plan.contract.id
@@ -155,20 +158,28 @@ class AdoptableToy:
         """Return where the ledger is: no snapshot is kept."""
         return held.end
 
+    def written_with(self, column: str, values: Sequence[str]) -> Positions:
+        """Return the positions whose partition or offset is one of the values."""
+        at = ("partition", "offset").index(column)
+        return Positions(each for each in WRITTEN.get(self._stream, ()) if str(each[at]) in values)
+
     def require_replayable(self, *, has_keys: bool, append_late: bool) -> None:
         """Take every record."""
 
-    def retract(self, since: Vector, held: Ledger, new: Ledger) -> None:  # noqa: ARG002 - as the protocol has it
+    def retract(self, taken: Vector | Positions, held: Ledger, new: Ledger) -> None:  # noqa: ARG002 - as the protocol has it
         """Delete the positions and put the ledger there."""
-        WRITTEN[self._stream] = [
-            (partition, offset)
-            for partition, offset in WRITTEN.get(self._stream, [])
-            if partition not in since or offset < since[partition]
-        ]
+        WRITTEN[self._stream] = [each for each in WRITTEN.get(self._stream, []) if not _is_taken(taken, each)]
         LEDGERS[self._stream] = new
 
     def follow_quarantine(self, ledger: Ledger) -> None:
         """No refused record is kept."""
+
+
+def _is_taken(taken: Vector | Positions, position: Position) -> bool:
+    if isinstance(taken, Positions):
+        return position in taken
+    partition, offset = position
+    return partition in taken and offset >= taken[partition]
 
 
 def read_outputs(_: SinkSettings, contract_id: str, __: FindPlan, ___: ExitStack) -> Outputs:

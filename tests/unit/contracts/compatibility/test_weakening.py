@@ -169,6 +169,16 @@ def record(*fields: dict[str, Any]) -> dict[str, Any]:
     return {"type": "record", "name": "R", "fields": list(fields)}
 
 
+def two_enums(one: dict[str, Any], other: dict[str, Any], space: str = "x") -> dict[str, Any]:
+    """Return a record with two enums of the same name in two namespaces."""
+    enum = {"type": "enum", "name": "E", "symbols": ["a", "b"]}
+    fields = {
+        "one": {**enum, "namespace": f"{space}.one"} | one,
+        "other": {**enum, "namespace": "other"} | other,
+    }
+    return record(*({"name": name, "type": each} for name, each in fields.items()))
+
+
 def symbols(*names: str, **more: Any) -> dict[str, Any]:
     return record({"name": "e", "type": {"type": "enum", "name": "E", "symbols": list(names), **more}})
 
@@ -301,6 +311,16 @@ CASES: dict[type[BaseModel], dict[str, list[Case]]] = {
             (
                 FRAMED | {"schema": symbols("a", "b")},
                 FRAMED | {"schema": symbols("a", "b", default="a")},
+                "avro.reader-fills-in",
+            ),
+            (
+                FRAMED | {"schema": two_enums({"default": "a"}, {})},
+                FRAMED | {"schema": two_enums({"default": "a"}, {"default": "a"})},
+                "avro.reader-fills-in",
+            ),
+            (
+                FRAMED | {"schema": two_enums({}, {}, space="old")},
+                FRAMED | {"schema": two_enums({"default": "a"}, {}, space="new")},
                 "avro.reader-fills-in",
             ),
             (
@@ -474,6 +494,10 @@ STRICTER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     (FRAMED | {"schema": record(A_ZERO)}, FRAMED | {"schema": record(A_ZERO, {**B, "default": 1})}),
     ({"kind": "avro", "schema": record(A)}, {"kind": "avro", "schema": record(A_ZERO)}),
     (FRAMED | {"schema": symbols("a", "b", default="a")}, FRAMED | {"schema": symbols("a", default="a")}),
+    (
+        FRAMED | {"schema": symbols("a", default="a", namespace="old")},
+        FRAMED | {"schema": symbols("a", default="a", namespace="new")},
+    ),
     ({}, {"mask": {"/age": "drop"}}),
     ({}, {"key_mask": "hash"}),
     ({}, {"on_violation": "fail"}),
