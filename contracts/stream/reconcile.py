@@ -281,10 +281,7 @@ def _of_rows(found: Iterable[_Compared]) -> _Sums:
         lost += shown
         missing = max(0, each.missing_rows) + max(0, each.missing_quarantined)
         unverifiable += max(0, missing - shown)
-        written_and_dropped = (
-            0 if each.hidden or each.given_up else max(0, each.dropped - len(each.unaccounted))
-        )
-        surplus += each.surplus or written_and_dropped
+        surplus += each.surplus
     return _Sums(lost, surplus, unverifiable)
 
 
@@ -335,7 +332,6 @@ def _of_unknown_keys(found: Sequence[_Compared], missing_rows: int, without_trac
     surplus = sum(each.surplus for each in found) or max(0, -missing_rows)
     if not hidden:
         lost = max(lost, missing_rows)
-        surplus = surplus or max(0, without_trace - unaccounted)
     return _Sums(lost, surplus, hidden + max(0, unaccounted - lost))
 
 
@@ -346,7 +342,7 @@ def _unexplained(
 
     `begin` maps each partition to the first offset that the source still holds.
     """
-    past = {p: min(begin.get(p, 0), end) for p, end in ledger.end.items()}
+    past = {p: min(begin[p], end) for p, end in ledger.end.items()}
     strays -= strays.within(ledger.begin, past)
     if held.is_source_compacted:
         strays -= strays.within(begin, ledger.end)

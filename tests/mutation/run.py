@@ -103,6 +103,7 @@ PURE: dict[str, tuple[str, ...]] = {
     ),
     f"{_STREAM}.reconcile": (
         f"{UNIT}/contracts/test_reconcile.py",
+        f"{UNIT}/contracts/test_reconcile_upserts.py",
         "tests/property/test_reconcile.py",
         "tests/property/test_replays_reconciled.py",
     ),

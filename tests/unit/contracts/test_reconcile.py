@@ -54,6 +54,18 @@ def test_dropped_records_are_in_no_output() -> None:
     assert reconcile(ledger, SOURCE, SOURCE[:9], []).surplus == 1
 
 
+def test_records_at_offsets_without_a_record_are_surplus_in_both_outputs() -> None:
+    ledger = counted(written=6, quarantined=2, absent=2)
+    found = reconcile(ledger, SOURCE[:8], [*SOURCE[:6], (0, 8)], [*SOURCE[6:8], (0, 9)])
+    assert (found.lost, found.surplus, found.beyond) == (0, 2, {(0, 8)})
+
+
+def test_a_missing_refusal_is_not_among_the_records_that_an_accepted_topic_may_have_deleted() -> None:
+    ledger = counted(written=9, quarantined=1)
+    found = reconcile(ledger, SOURCE, SOURCE[:9], [], Retained(is_written_whole=False))
+    assert (found.answer, found.lost, found.unverifiable) == (ReconciliationAnswer.LOST, 1, 0)
+
+
 def test_what_an_adoption_gave_up_is_unverifiable_and_hides_no_other_loss() -> None:
     ledger = LEDGER.model_copy(update={"totals": BatchTotals(written=8, unproven=2)})
     found = reconcile(ledger, SOURCE, SOURCE[:8], [])
@@ -63,7 +75,12 @@ def test_what_an_adoption_gave_up_is_unverifiable_and_hides_no_other_loss() -> N
 
 
 @pytest.mark.parametrize(
-    ("unknown", "answer", "twice"), [(3, ReconciliationAnswer.UNPROVEN, 0), (1, ReconciliationAnswer.LOST, 2)]
+    ("unknown", "answer", "twice"),
+    [
+        (3, ReconciliationAnswer.UNPROVEN, 0),
+        (2, ReconciliationAnswer.UNPROVEN, 0),
+        (1, ReconciliationAnswer.LOST, 2),
+    ],
 )
 def test_replayed_records_whose_positions_are_gone_prove_nothing(
     unknown: int, answer: ReconciliationAnswer, twice: int

@@ -8,7 +8,9 @@ from uuid import UUID
 
 import pytest
 from confluent_kafka import KafkaException
-from pyspark.errors import PySparkException
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException, PythonException
+from structlog.testing import capture_logs
 
 from tests.ledgers import LEDGER
 from tidegate.contracts.errors import Fenced, StreamStopped, Unavailable
@@ -76,10 +78,13 @@ class Registry:
 
 
 class Judged:
-    """What a chunk holds until it is published: nothing."""
+    """What a chunk holds until it is published: only the number of times that it was released."""
+
+    def __init__(self) -> None:
+        self.released = 0
 
     def release(self) -> None:
-        """Hold nothing."""
+        self.released += 1
 
 
 class Work:
@@ -87,15 +92,25 @@ class Work:
 
     def __init__(self) -> None:
         self.errors: list[Exception | None] = []
+        self.looked: list[ReplayReport] = []
+        """Reports of the chunks that an earlier attempt has processed."""
+        self.is_done = False
+        """Whether no record of the request is left."""
+        self.prepared = 0
+        self.judged = Judged()
+        self.delivered = 0
 
-    def look(self, request: ReplayRequest, plan: Any, held: Ledger) -> None:
-        """No attempt before has processed a record."""
+    def look(self, *_: object) -> ReplayReport | None:
+        return self.looked.pop(0) if self.looked else None
 
     def prepare(self, request: ReplayRequest, plan: Any, held: Ledger) -> Prepared | None:
+        self.prepared += 1
         raise_next(self.errors)
+        if self.is_done:
+            return None
         progress = request.begun(held)
         chunk = ReplayedChunk(written=REFUSALS.chunk(progress.done, most_records(request)))
-        judged: Any = Judged()
+        judged: Any = self.judged
         return Prepared(request, plan, judged, Replay(chunk, progress), FailedAgain(), ReplayChunk())
 
     def published(self, prepared: Prepared, ledger: Ledger) -> ReplayReport:
@@ -111,7 +126,7 @@ class Work:
         return ReplayReport.model_validate({**told, **counts, "message": message})
 
     def told(self) -> None:
-        """Keep nothing for the next report."""
+        self.delivered += 1
 
 
 class Attempt:
@@ -275,3 +290,185 @@ class After:
     def is_set(self) -> bool:
         self.looks += 1
         return self.looks > self._most
+
+
+def states(attempt: Attempt) -> list[ReplayState]:
+    return [each.state for each in attempt.registry.told]
+
+
+def test_chunks_of_an_earlier_attempt_are_reported_before_the_next_one_is_judged() -> None:
+    attempt = Attempt(request())
+    progress = request().begun(attempt.held)
+    attempt.work.looked = [attempt.work.report(request(), progress, ReplayState.OPEN, "looked up")] * 2
+    assert attempt.loop.step()
+    assert attempt.loop.step()
+    assert (attempt.work.prepared, attempt.work.delivered) == (0, 2)
+    assert [each.message for each in attempt.registry.told] == ["looked up", "looked up"]
+    assert attempt.loop.step()
+    assert (attempt.work.prepared, states(attempt)[2:]) == (1, [ReplayState.DONE])
+
+
+def test_a_request_without_a_record_left_is_done() -> None:
+    attempt = Attempt(request())
+    attempt.work.is_done = True
+    assert attempt.loop.step()
+    assert (states(attempt), attempt.published) == ([ReplayState.DONE], [])
+
+
+def test_a_step_says_whether_anything_was_done() -> None:
+    attempt = Attempt(request())
+    attempt.outside = [AWAY]
+    attempt.work.errors = [BROKER, SPARK]
+    for _ in range(3):
+        assert not attempt.loop.step()
+        attempt.now += 5
+    attempt.changes = 1
+    assert not attempt.loop.step()
+    assert attempt.loop.step()
+    assert not attempt.loop.step()  # no request is left
+
+
+def test_without_a_request_the_attempt_is_not_asked() -> None:
+    attempt = Attempt()
+    attempt.outside = [AWAY]
+    assert not attempt.loop.step()
+    assert attempt.outside == [AWAY]
+
+
+@pytest.mark.parametrize("error", [AWAY, BROKER, SPARK, Py4JError("the JVM does not answer")])
+def test_the_next_try_after_an_outage_is_five_seconds_later(error: Exception) -> None:
+    attempt = Attempt(request())
+    attempt.work.errors = [error]
+    with capture_logs() as logs:
+        attempt.run(5)
+    assert (attempt.work.prepared, attempt.published) == (1, [])
+    assert [(each["event"], each["error"]) for each in logs] == [("replay_waits", str(error))]
+    attempt.loop.step()
+    assert attempt.published == [(1_005.0, RECORDS)]
+
+
+def test_the_next_try_is_five_seconds_after_an_outage_of_something_outside() -> None:
+    attempt = Attempt(request())
+    attempt.outside = [PAUSED]
+    with capture_logs() as logs:
+        attempt.run(5 + POLL)
+    assert attempt.published == [(1_005.0, RECORDS)]
+    assert [each["event"] for each in logs] == ["replay_waits", "replay_published"]
+
+
+def test_the_log_has_at_most_500_characters_of_an_error() -> None:
+    attempt = Attempt(request())
+    attempt.work.errors = [Unavailable("w" * 501), StreamStopped("s" * 501)]
+    with capture_logs() as logs:
+        attempt.run(6)
+    assert [each["error"] for each in logs] == ["w" * 500, "s" * 500]
+    (told,) = attempt.registry.told
+    assert told.message == "s" * 501
+
+
+@pytest.mark.parametrize(
+    "error", [PythonException("a worker of Spark raised an error"), ValueError("Could not convert 'secret'")]
+)
+def test_an_error_that_does_not_pass_stops_the_request_at_once_without_a_value(error: Exception) -> None:
+    attempt = Attempt(request())
+    attempt.work.errors = [error]
+    with capture_logs() as logs:
+        assert attempt.loop.step()
+    (told,), (logged,) = attempt.registry.told, logs
+    assert (told.state, told.written) == (ReplayState.STOPPED, 0)
+    assert f"ended with {type(error).__name__}" in str(told.message)
+    assert (logged["event"], logged["request"]) == ("replay_stopped", request().mark)
+    assert type(error).__name__ in logged["error"]
+    assert str(error) not in f"{told.message}{logged['error']}"
+
+
+def test_the_place_of_a_long_error_is_cut_in_the_log() -> None:
+    class Error(Exception):
+        """An error with a long name."""
+
+    Error.__qualname__ = "E" * 600
+    attempt = Attempt(request())
+    attempt.work.errors = [Error()]
+    with capture_logs() as logs:
+        attempt.loop.step()
+    assert [len(each["error"]) for each in logs] == [500]
+
+
+def test_an_instance_that_is_overtaken_while_it_judges_stops_no_request() -> None:
+    attempt = Attempt(request())
+    attempt.work.errors = [Fenced("another instance of this stream holds the ledger now")]
+    with pytest.raises(Fenced):
+        attempt.loop.step()
+    assert not attempt.registry.told
+
+
+@pytest.mark.parametrize("refusal", [None, StreamStopped("the server refuses"), Fenced("overtaken")])
+def test_a_chunk_is_released_even_if_its_publication_fails(refusal: Exception | None) -> None:
+    attempt = Attempt(request())
+    attempt.refusal = refusal
+    if isinstance(refusal, Fenced):
+        with pytest.raises(Fenced):
+            attempt.loop.step()
+    else:
+        assert attempt.loop.step()
+    assert attempt.work.judged.released == 1
+
+
+def test_a_report_that_the_registry_does_not_take_is_not_delivered_and_the_next_chunk_waits() -> None:
+    attempt = Attempt(request(rate=20))
+    attempt.registry.is_away = True
+    with capture_logs() as logs:
+        attempt.run(5)
+    assert ([at for at, _ in attempt.published], attempt.work.delivered) == ([1_000.0], 0)
+    assert [each["event"] for each in logs] == ["replay_published", "replay_not_told"]
+    attempt.registry.is_away = False
+    attempt.run(5)
+    assert ([at for at, _ in attempt.published], attempt.work.delivered) == ([1_000.0, 1_005.0], 1)
+
+
+def test_a_request_whose_stop_was_not_delivered_has_five_more_tries() -> None:
+    attempt = Attempt(request())
+    attempt.registry.is_away = True
+    attempt.work.errors = [SPARK] * 9
+    attempt.run(5 * 5)
+    assert attempt.work.prepared == 5
+    attempt.registry.is_away = False
+    attempt.run(5 * 5)
+    assert (attempt.work.prepared, states(attempt)) == (10, [ReplayState.DONE])
+
+
+def test_a_published_chunk_is_logged_with_the_progress_of_its_request() -> None:
+    attempt = Attempt(request(rate=20))
+    with capture_logs() as logs:
+        attempt.loop.step()
+    (logged,) = logs
+    assert (logged["event"], logged["n"], logged["done"]) == ("replay_published", attempt.held.n, 20)
+    assert (logged["records"], logged["written"]) == (RECORDS, 20)
+
+
+def test_a_run_goes_on_until_no_request_is_left_and_sleeps_while_its_rate_is_used_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    attempt = Attempt(request(rate=20), request(2))
+    attempt.held = attempt.held.model_copy(update={"totals": BatchTotals(quarantined=2 * RECORDS)})
+
+    def sleep(seconds: float) -> None:
+        attempt.now += seconds
+
+    monkeypatch.setattr("time.sleep", sleep)
+    # The first chunk uses up the rate of one second.
+    attempt.loop.run(After(20))
+    assert states(attempt) == [ReplayState.OPEN, ReplayState.DONE, ReplayState.DONE]
+    first, second, third = (at for at, _ in attempt.published)
+    assert first + 1 <= second < first + 1.25
+    assert third >= second + 5 / 20
+
+
+def test_a_run_ends_at_an_outage_and_when_it_is_told_to_stop() -> None:
+    attempt, stopping = Attempt(request()), After(20)
+    attempt.work.errors = [BROKER]
+    attempt.loop.run(stopping)
+    assert (attempt.work.prepared, stopping.looks) == (1, 1)
+    attempt.now += 5
+    attempt.loop.run(After(0))
+    assert attempt.published == []
