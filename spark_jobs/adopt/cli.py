@@ -16,6 +16,7 @@ from tidegate.spark_jobs.progress import shown_progress
 from tidegate.spark_jobs.settings import AdoptSettings
 
 _LONGEST_VALUE = 1_000
+_MAX_NAME_BYTES: Final = 63
 _TABLE_NAME = re.compile(r"[A-Za-z0-9_]{1,128}")
 
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
@@ -152,6 +153,12 @@ def _check_combination(
         )
 
 
+def _archive_name(stream: str, now: datetime) -> str:
+    """Return the default name of an archived table: as long as the names of PostgreSQL may be."""
+    time = f"_{now:%Y%m%dT%H%M%S}"
+    return stream.rpartition(".")[2][: _MAX_NAME_BYTES - len(time)] + time
+
+
 @output_options("starting")
 def archive(
     stream: StreamId,
@@ -185,7 +192,7 @@ def archive(
     setting; 3 the registry, a broker or a store does not answer; 4 another
     instance is still writing; 7 no permission.
     """
-    name = name or f"{stream.rpartition('.')[2]}_{datetime.now(UTC):%Y%m%dT%H%M%S}"
+    name = name or _archive_name(stream, datetime.now(UTC))
     if not _TABLE_NAME.fullmatch(name):
         raise SettingsError(f"--as {name}: a name has letters, digits and underscores, 128 at most")
     settings = read_settings(given, AdoptSettings)
