@@ -6,10 +6,10 @@ Java or of different jars, so the name of the archive contains a digest of both:
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
-import time
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -29,8 +29,8 @@ _END_SECONDS: Final = 180.0
 _QUIET: Final = "-Xlog:cds*=off"
 _JAVA_VARIABLES: Final = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
 _ARCHIVE_OPTIONS: Final = ("SharedArchiveFile", "ArchiveClassesAtExit", "-Xshare")
-_OLD_SECONDS: Final = 3600.0
-"""Age from which a file of another process is one that was killed while it wrote."""
+_LOCKS: Final[dict[Path, int]] = {}
+"""Descriptors of the locks that this process holds."""
 
 
 def class_archive(spark_jars: Path) -> Path:
@@ -53,24 +53,32 @@ def writes_archive(settings: SinkSettings) -> bool:
 
     Left to itself it writes none on a cluster, whose driver loads the jars in a way that archives do not cover, none
     into a folder of another user, and none if a variable already gives Java an archive: Java would refuse to start.
+    One process at a time writes an archive, until it ends; the others write none.
     """
-    if settings.write_class_archive is not None or settings.spark_jars is None:
-        return bool(settings.write_class_archive)
-    options = " ".join(os.environ.get(name, "") for name in _JAVA_VARIABLES)
+    if settings.write_class_archive is False or settings.spark_jars is None:
+        return False
     archive = class_archive(settings.spark_jars)
-    return (
-        settings.spark_master.startswith("local")
-        and not any(option in options for option in _ARCHIVE_OPTIONS)
-        and os.access(archive.parent, os.W_OK)
-        and not archive.exists()
-    )
+    if settings.write_class_archive is None:
+        options = " ".join(os.environ.get(name, "") for name in _JAVA_VARIABLES)
+        is_wanted = (
+            settings.spark_master.startswith("local")
+            and not any(option in options for option in _ARCHIVE_OPTIONS)
+            and os.access(archive.parent, os.W_OK)
+            and not archive.exists()
+        )
+        if not is_wanted:
+            return False
+    return _lock(archive)
 
 
 def java_options(settings: SinkSettings) -> tuple[str, ...]:
-    """Return the options with which Java writes the archive at its exit, or uses an existing one; or none."""
+    """Return the options with which Java writes the archive at its exit, or uses an existing one; or none.
+
+    Java writes it only after `writes_archive` was asked, because only `enforce` publishes it.
+    """
     assert settings.spark_jars is not None  # noqa: S101 - the session does not start without jars
     archive = class_archive(settings.spark_jars)
-    if settings.write_class_archive:
+    if settings.write_class_archive and archive.with_suffix(".lock") in _LOCKS:
         return (f'"-XX:ArchiveClassesAtExit={_written(archive)}"', _QUIET)
     return (f'"-XX:SharedArchiveFile={archive}"', _QUIET) if archive.exists() else ()
 
@@ -97,16 +105,34 @@ def keep_archive(settings: SinkSettings, java: Popen[bytes] | None) -> None:
 
 
 def _written(archive: Path) -> Path:
-    """Return the file that Java writes; each process has its own, so that a start never reads an incomplete one."""
-    return archive.with_suffix(f".{os.getpid()}")
+    """Return the file that Java writes. It has one name, so that killed processes leave one incomplete file at most."""
+    return archive.with_suffix(".part")
+
+
+def _lock(archive: Path) -> bool:
+    """Return whether this process may write the archive. The lock ends with the process."""
+    file = archive.with_suffix(".lock")
+    if file in _LOCKS:
+        return True
+    try:
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        log.warning("class_archive_not_written", file=str(archive), error=str(error))
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return False
+    _LOCKS[file] = descriptor
+    return True
 
 
 def _remove_outdated(archive: Path) -> None:
-    """Remove the archives of this installation's earlier versions, and files that killed processes left incomplete."""
+    """Remove the archives of this installation's earlier versions, and their locks and incomplete files."""
     place = archive.name.rpartition("-")[0]
     for other in archive.parent.glob(f"{place}-*"):
-        is_incomplete = other.suffix != archive.suffix
-        if other != archive and not (is_incomplete and time.time() - other.stat().st_mtime < _OLD_SECONDS):
+        if other.stem != archive.stem:
             other.unlink(missing_ok=True)
 
 

@@ -36,6 +36,8 @@ def test_without_an_archive_java_is_asked_for_none(tmp_path: Path) -> None:
 
 def test_an_archive_that_a_run_has_written_is_used_by_the_next(tmp_path: Path) -> None:
     writing = settings(tmp_path, write_class_archive=True)
+    assert java_options(writing) == ()
+    assert writes_archive(writing)
     (option, quiet) = java_options(writing)
     file = option.strip('"').removeprefix("-XX:ArchiveClassesAtExit=")
     assert not Path(file).exists()
@@ -99,17 +101,32 @@ def test_after_an_upgrade_the_archive_is_written_anew_and_the_old_one_removed(
     before = class_archive(tmp_path / "jars")
     before.write_text("classes of the last version")
     (tmp_path / "classes-another-installation.jsa").write_text("")
-    killed, writes = before.with_suffix(".17"), before.with_suffix(".18")
-    for incomplete in (killed, writes):
-        incomplete.write_text("half")
-    os.utime(killed, (0, 0))
+    before.with_suffix(".part").write_text("half, by a process that was killed")
     (tmp_path / "jars" / "some.jar").write_text("upgraded")
     assert writes_archive(writing)
     (option, _) = java_options(writing.model_copy(update={"write_class_archive": True}))
     keep_archive(writing, ended(WRITES, option.strip('"').removeprefix("-XX:ArchiveClassesAtExit=")))
     left = {each.name for each in tmp_path.glob("classes-*")}
-    assert left == {class_archive(tmp_path / "jars").name, writes.name, "classes-another-installation.jsa"}
+    now = class_archive(tmp_path / "jars")
+    assert left == {now.name, now.with_suffix(".lock").name, "classes-another-installation.jsa"}
     assert not writes_archive(writing)
+
+
+def test_one_process_at_a_time_writes_an_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that is killed again and again while it writes leaves one incomplete file, and not one for each time."""
+    monkeypatch.delenv("JDK_JAVA_OPTIONS", raising=False)
+    lock = class_archive(settings(tmp_path) and tmp_path / "jars").with_suffix(".lock")
+    holds = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.flock(f, 2); print(flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", holds, lock], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline()
+        assert not writes_archive(settings(tmp_path))
+        assert not writes_archive(settings(tmp_path, write_class_archive=True))
+        other.kill()
+    assert writes_archive(settings(tmp_path))
+    assert java_options(settings(tmp_path, write_class_archive=True))[0].endswith('.part"')
 
 
 def test_jars_are_on_the_class_path_of_a_local_session_and_are_sent_to_executors(tmp_path: Path) -> None:
