@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Thread
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -19,6 +20,9 @@ from tidegate.spark_jobs.session import build_session, stop_session, warm_up
 from tidegate.spark_jobs.settings import ContractSelection, JobSettings
 from tidegate.spark_jobs.steps import StepObserver, ignore_steps
 from tidegate.spark_jobs.tracing import open_tracer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _WARM_UP_SECONDS = 10.0
 
@@ -36,9 +40,8 @@ def enforce_contracts(
     with the contracts of the registry, until a signal. Raises the most severe TidegateError of the failed streams.
     """
     log_to_stderr()
-    settings = settings.model_copy(update={"write_class_archive": writes_archive(settings)})
     with ThreadPoolExecutor(1, thread_name_prefix="session") as starter:
-        starting = starter.submit(build_session, settings)
+        starting = starter.submit(_start_session, settings)
         # Imported while Java starts, because after a crash, nothing is judged until both are done.
         from tidegate.spark_jobs.contract_source import registry_http  # noqa: PLC0415 - see above
         from tidegate.spark_jobs.job.reports import RegistryReporter  # noqa: PLC0415 - see above
@@ -46,7 +49,7 @@ def enforce_contracts(
         from tidegate.spark_jobs.job.supervisor import run_streams, watch_streams  # noqa: PLC0415 - see above
         from tidegate.spark_jobs.kafka.topics import Topics  # noqa: PLC0415 - see above
 
-        spark = starting.result()
+        spark, settings = starting.result()
     warming = Thread(target=warm_up, args=(spark,), name="warm-up", daemon=True)
     warming.start()
     try:
@@ -67,6 +70,12 @@ def enforce_contracts(
         stop_session(spark, settings)
         # At exit, Python ends a thread inside Arrow by unwinding its C++ frames, which aborts the process.
         warming.join(_WARM_UP_SECONDS)
+
+
+def _start_session(settings: JobSettings) -> tuple[SparkSession, JobSettings]:
+    """Return a new session, and the settings with the answer whether this run writes the archive of classes."""
+    settings = settings.model_copy(update={"write_class_archive": writes_archive(settings)})
+    return build_session(settings), settings
 
 
 def log_to_stderr() -> None:
