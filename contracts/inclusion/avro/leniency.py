@@ -6,7 +6,8 @@ writer's schemas readable. Source: Apache Avro specification, "Schema Resolution
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any, Final
 
 from tidegate.contracts.formats.avro_documents import definitions
@@ -45,26 +46,24 @@ def made_up(before: Any, after: Any) -> tuple[Made, ...]:
 
     A type is compared with the one of its full name or, if its namespace changed, with those of its own name.
     """
-    old = dict(definitions(before))
-    found = (
-        (node["name"], *each)
-        for name, node in definitions(after)
-        for each in _leniencies(node)
-        if any(_lacks(earlier, each) for earlier in _earlier(old, name))
-    )
+    # Counted and not compared one by one: a schema may have thousands of types and fields.
+    members: Counter[tuple[str, str]] = Counter()
+    lenient: Counter[tuple[str, str, str]] = Counter()
+    for name, node in definitions(before):
+        for key in (name, _own(name)):
+            members.update((key, each) for each in {"", *(field["name"] for field in _fields(node))})
+            lenient.update((key, *each) for each in set(_leniencies(node)))
+    found: list[Made] = []
+    for name, node in definitions(after):
+        key = name if (name, "") in members else _own(name)
+        added = (each for each in _leniencies(node) if members[key, each[0]] > lenient[(key, *each)])
+        found.extend((node["name"], *each) for each in added)
     return tuple(found)
 
 
-def _earlier(old: Mapping[str, dict[str, Any]], name: str) -> list[dict[str, Any]]:
-    if name in old:
-        return [old[name]]
-    return [node for each, node in old.items() if unqualified(each) == unqualified(name)]
-
-
-def _lacks(node: dict[str, Any], leniency: tuple[str, str]) -> bool:
-    """Return whether a type has the field ("" for the type itself), but not its default or alias."""
-    is_there = not leniency[0] or any(each["name"] == leniency[0] for each in _fields(node))
-    return is_there and leniency not in set(_leniencies(node))
+def _own(name: str) -> str:
+    """Return the key of all types with this name in any namespace; no full name begins with an asterisk."""
+    return f"*{unqualified(name)}"
 
 
 def _leniencies(node: dict[str, Any]) -> Iterator[tuple[str, str]]:
