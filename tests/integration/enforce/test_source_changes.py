@@ -355,7 +355,7 @@ def test_what_another_instance_judges_during_a_start_is_not_lost(
         line.produce(Sent(row(1, 4).value, None, 2))
         return source
 
-    monkeypatch.setattr("tests.integration.enforce.line.TopicSource", open_slowly)
+    monkeypatch.setattr("tests.integration.enforce.line.ContractTopic", open_slowly)
     line.enforce()
     assert [each["amount"] for each in line.rows()] == [1, 2, 3, 4]
     assert line.reconcile().holds
