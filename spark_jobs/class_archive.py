@@ -10,6 +10,7 @@ import fcntl
 import os
 import shutil
 import subprocess
+import time
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -29,6 +30,7 @@ _END_SECONDS: Final = 180.0
 _QUIET: Final = "-Xlog:cds*=off"
 _JAVA_VARIABLES: Final = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
 _ARCHIVE_OPTIONS: Final = ("SharedArchiveFile", "ArchiveClassesAtExit", "-Xshare")
+_UNUSED_SECONDS: Final = 30 * 24 * 3600.0
 _LOCKS: Final[dict[Path, int]] = {}
 """Descriptors of the locks that this process holds."""
 
@@ -80,7 +82,11 @@ def java_options(settings: SinkSettings) -> tuple[str, ...]:
     archive = class_archive(settings.spark_jars)
     if settings.write_class_archive and archive.with_suffix(".lock") in _LOCKS:
         return (f'"-XX:ArchiveClassesAtExit={_written(archive)}"', _QUIET)
-    return (f'"-XX:SharedArchiveFile={archive}"', _QUIET) if archive.exists() else ()
+    if not archive.exists():
+        return ()
+    with suppress(OSError):  # only the owner can
+        os.utime(archive)  # it is in use, which `_remove_outdated` of another installation respects
+    return (f'"-XX:SharedArchiveFile={archive}"', _QUIET)
 
 
 def keep_archive(settings: SinkSettings, java: Popen[bytes] | None) -> None:
@@ -129,11 +135,16 @@ def _lock(archive: Path) -> bool:
 
 
 def _remove_outdated(archive: Path) -> None:
-    """Remove the archives of this installation's earlier versions, and their locks and incomplete files."""
+    """Remove the files of this installation's earlier versions, and those of others that no start has used for long.
+
+    An installation is known by the path of its Spark, so each new path would otherwise leave an archive for ever.
+    """
     place = archive.name.rpartition("-")[0]
-    for other in archive.parent.glob(f"{place}-*"):
-        if other.stem != archive.stem:
-            other.unlink(missing_ok=True)
+    for other in archive.parent.glob("classes-*-*"):
+        is_earlier = other.name.startswith(f"{place}-") and other.stem != archive.stem
+        with suppress(OSError):
+            if is_earlier or time.time() - other.stat().st_mtime > _UNUSED_SECONDS:
+                other.unlink()
 
 
 def _version(file: Path) -> str:

@@ -112,10 +112,30 @@ def test_after_an_upgrade_the_archive_is_written_anew_and_the_old_one_removed(
     assert not writes_archive(writing)
 
 
+def test_archives_that_no_start_has_used_for_long_are_removed(tmp_path: Path) -> None:
+    """Each new folder of Spark has an archive of its own, which its upgrade would leave for ever."""
+    used, unused = (tmp_path / f"classes-{name}-1.jsa" for name in ("used", "unused"))
+    for each in (used, unused):
+        each.write_text("classes")
+        os.utime(each, (0, 0))
+    os.utime(used)
+    writing = settings(tmp_path, write_class_archive=True)
+    own = class_archive(tmp_path / "jars")
+    own.write_text("classes")
+    os.utime(own, (0, 0))
+    java_options(settings(tmp_path))
+    assert own.stat().st_mtime > 0
+    assert writes_archive(writing)
+    (option, _) = java_options(writing)
+    keep_archive(writing, ended(WRITES, option.strip('"').removeprefix("-XX:ArchiveClassesAtExit=")))
+    assert {each.name for each in tmp_path.glob("*.jsa")} == {used.name, own.name}
+
+
 def test_one_process_at_a_time_writes_an_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A job that is killed again and again while it writes leaves one incomplete file, and not one for each time."""
     monkeypatch.delenv("JDK_JAVA_OPTIONS", raising=False)
-    lock = class_archive(settings(tmp_path) and tmp_path / "jars").with_suffix(".lock")
+    settings(tmp_path)  # makes the folder of jars, whose content is a part of the name
+    lock = class_archive(tmp_path / "jars").with_suffix(".lock")
     holds = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.flock(f, 2); print(flush=True); sys.stdin.read()"
     with subprocess.Popen(
         [sys.executable, "-c", holds, lock], stdin=subprocess.PIPE, stdout=subprocess.PIPE
