@@ -28,17 +28,22 @@ class Figure:
 
 
 def interleaved_seconds(
-    cases: Mapping[str, Callable[[], object]], rounds: int, clock: Callable[[], float] = time.perf_counter
+    cases: Mapping[str, Callable[[], object]],
+    rounds: int,
+    clock: Callable[[], float] = time.perf_counter,
+    before: Callable[[], object] = lambda: None,
 ) -> dict[str, float]:
     """Time every case once per round, after an untimed round if there are several; return the median seconds of each.
 
     Interleaving spreads the noise of the machine over all cases, so that ratios stay comparable.
-    With `time.process_time` as the clock, seconds are the CPU time of this process.
+    With `time.process_time` as the clock, seconds are the CPU time of this process. `before` is called before each
+    case, untimed.
     """
     taken: dict[str, list[float]] = {name: [] for name in cases}
     untimed = 1 if rounds > 1 else 0
     for round_number in range(untimed + rounds):
         for name, run in cases.items():
+            before()
             start = clock()
             run()
             if round_number >= untimed:

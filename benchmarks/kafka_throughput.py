@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from threading import Event
@@ -26,6 +27,7 @@ from benchmarks.figures import Figure, benchmark_parser, interleaved_seconds, re
 from benchmarks.spark_session import benchmark_session, benchmark_settings
 from tidegate.contracts.document.model import DataContract, JsonSchema
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
+from tidegate.contracts.stream.output_topics import accepted_topic, quarantine_topic
 from tidegate.contracts.stream.report import BatchReport
 from tidegate.gateway.embedded.broker import Broker, BrokerOptions
 from tidegate.gateway.embedded.demo.feed import send
@@ -179,7 +181,7 @@ class Told:
 def main() -> None:
     """Start a broker, fill the topic, measure, write the figures."""
     arguments = benchmark_parser(__doc__).parse_args()
-    records, rounds = (20_000, 1) if arguments.smoke else (1_000_000, 3)
+    records, rounds = (20_000, 1) if arguments.smoke else (4_000_000, 3)
     folder = Path(tempfile.mkdtemp(prefix="tidegate-bench-broker-"))
     try:
         run = RunDirectory(folder / "run", folder / "logs")
@@ -201,6 +203,7 @@ def main() -> None:
                         "iceberg maintained": runs.maintained_iceberg,
                     },
                     rounds,
+                    before=lambda: delete_outputs(broker.bootstrap),
                 )
                 runs.assert_complete()
             finally:
@@ -251,6 +254,20 @@ def fill(bootstrap: str, records: int) -> None:
         {"key": pa.array(keys, pa.binary()), "value": pa.array(payloads, pa.binary())}, schema=RECORDS
     )
     send(DemoStream(name=TOPIC, records=table), bootstrap, Event())
+
+
+def delete_outputs(bootstrap: str) -> None:
+    """Delete the output topics of the last run.
+
+    Each run is a new stream, and its start would look through the records of the earlier ones.
+    """
+    client = AdminClient({"bootstrap.servers": bootstrap})
+    outputs = [accepted_topic(TOPIC), quarantine_topic(TOPIC)]
+    there = [name for name in outputs if name in client.list_topics(timeout=10).topics]
+    for future in client.delete_topics(there).values() if there else ():
+        future.result()
+    while any(name in client.list_topics(timeout=10).topics for name in there):
+        time.sleep(0.1)
 
 
 if __name__ == "__main__":

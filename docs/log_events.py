@@ -20,6 +20,7 @@ MEANINGS: Final = {
     "change_approved": "A second person approved a change that weakens a contract.",
     "change_rejected": "An approver rejected a change that weakens a contract.",
     "class_archive_not_written": "Java has not written the archive of its classes; starts take as long as before.",
+    "class_archive_begun": "Java writes an archive of its classes before it ends; this can take 20 seconds, once.",
     "class_archive_written": "Java has written the archive of its classes; later starts use it.",
     "compaction_conflicted": "A batch replaced files during their compaction; the job tries a smaller compaction, or none.",
     "consumer_registered": "A consumer was registered or changed.",

@@ -98,6 +98,7 @@ def keep_archive(settings: SinkSettings, java: Popen[bytes] | None) -> None:
         return
     archive = class_archive(settings.spark_jars)
     written = _written(archive)
+    log.info("class_archive_begun", file=str(archive))
     java.stdin.close()
     try:
         java.wait(_END_SECONDS)

@@ -83,7 +83,9 @@ def demo(
                         # The terminal may have been closed.
                         with suppress(OSError):
                             screen.close()
-                            out.print("stopping job, registry and broker")
+                            out.print(
+                                "stopping job, registry and broker; the first time, this takes up to half a minute"
+                            )
                         raise
         except KeyboardInterrupt:
             if finished is None:

@@ -37,8 +37,8 @@ def doctor(
 
     With --bootstrap-servers, also checks the output topics of the job: deleting
     records before a restart can find them is a problem. So is a topic of ledgers
-    that is not compacted. Each line shows a finding; a line that is not ok shows
-    what to do. Changes nothing.
+    that is not compacted or has too few partitions. Each line shows a finding; a
+    line that is not ok shows what to do. Changes nothing.
 
     Examples:
       tidegate doctor

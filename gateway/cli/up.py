@@ -125,7 +125,9 @@ def _run(options: RuntimeOptions, files: list[Path]) -> None:
                 except KeyboardInterrupt:
                     # The terminal may have been closed.
                     with suppress(OSError):
-                        out.print("stopping job, registry and broker")
+                        out.print(
+                            "stopping job, registry and broker; the first time, this takes up to half a minute"
+                        )
                     raise
         except KeyboardInterrupt:
             raise typer.Exit(ExitCode.OK if is_ready else ExitCode.INTERRUPTED) from None

@@ -15,7 +15,7 @@ import psutil
 
 from tidegate.contracts.errors import SettingsError
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
-from tidegate.contracts.stream.output_topics import is_enough, least_settings
+from tidegate.contracts.stream.output_topics import LEDGER_PARTITIONS, LEDGER_TOPIC, is_enough, least_settings
 from tidegate.gateway.embedded import ports
 from tidegate.gateway.embedded.broker import BrokerOptions
 from tidegate.gateway.embedded.jars import default_cache
@@ -70,7 +70,21 @@ def examine_topics(kafka: KafkaConnection) -> tuple[CheckResult, ...]:
     cluster = Cluster(kafka)
     needs = {name: needed for name in cluster.names() if (needed := least_settings(name)) is not None}
     topics = sorted(cluster.topics(needs).items())
-    return tuple(_output_topic(name, topic.config, needs[name]) for name, topic in topics)
+    return tuple(
+        _few_partitions(topic.partitions)
+        if name == LEDGER_TOPIC and topic.partitions < LEDGER_PARTITIONS
+        else _output_topic(name, topic.config, needs[name])
+        for name, topic in topics
+    )
+
+
+def _few_partitions(partitions: int) -> CheckResult:
+    return CheckResult(
+        LEDGER_TOPIC,
+        f"{partitions} of {LEDGER_PARTITIONS} partitions",
+        f"a job that writes this topic refuses to start: kafka-topics.sh --alter --topic {LEDGER_TOPIC} "
+        f"--partitions {LEDGER_PARTITIONS}",
+    )
 
 
 def _output_topic(name: str, config: Mapping[str, str], needed: Mapping[str, str]) -> CheckResult:

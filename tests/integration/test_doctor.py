@@ -142,6 +142,18 @@ def test_a_ledger_topic_that_forgets_ledgers_is_a_problem_with_a_command(broker:
     assert topic_finding(broker, LEDGER_TOPIC).is_ok
 
 
+def test_a_ledger_topic_with_too_few_partitions_is_a_problem_with_a_command(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Topics(KafkaConnection(broker.bootstrap)).ensure_compacted(LEDGER_TOPIC, LEDGER_PARTITIONS)
+    monkeypatch.setattr(doctor_checks, "LEDGER_PARTITIONS", 6)
+    found = topic_finding(broker, LEDGER_TOPIC)
+    assert found.found == "4 of 6 partitions"
+    assert found.advice == (
+        "a job that writes this topic refuses to start: kafka-topics.sh --alter --topic tidegate.ledger --partitions 6"
+    )
+
+
 def alter(broker: Broker, topic: str, settings: str) -> None:
     """Change settings of a topic, as `kafka-configs.sh --add-config` does."""
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
