@@ -102,6 +102,7 @@ def faults(browser: Browser, url: str, paths: list[str], width: int, theme: str)
     return {path: each for path, each in found.items() if each}
 
 
+@pytest.mark.full
 def test_the_main_pages_are_accessible(gateway: Traffic, browser: Browser) -> None:
     name = unique("axe")
     rules = [(Stage.RULE, "age-is-known", Severity.ERROR, 30)]

@@ -27,6 +27,7 @@ def test_the_first_contract(tmp_path: Path) -> None:
         terminal.do(step)
 
 
+@pytest.mark.full
 def test_the_first_check_in_ci(tmp_path: Path) -> None:
     terminal = Terminal(tmp_path)
     for step in steps(LESSONS / "first-contract.md"):

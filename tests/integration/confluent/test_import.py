@@ -136,6 +136,7 @@ def test_a_subject_of_a_contract_has_the_rules_of_the_contract(server: Server, t
     assert "not judged" not in ran.stderr
 
 
+@pytest.mark.full
 def test_what_is_not_there_is_told_apart(server: Server, tmp_path: Path) -> None:
     missing = import_(server.url, "--subject", "none-value")
     assert (missing.returncode, "has no version latest of the subject none-value" in missing.stderr) == (

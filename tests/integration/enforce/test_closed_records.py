@@ -140,6 +140,7 @@ def test_records_are_sent_to_the_source_once_whatever_ends_between_the_steps(
     require_sent_once(line, refused, places)
 
 
+@pytest.mark.full
 def test_records_and_the_positions_that_name_them_are_sent_in_one_transaction(
     line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -105,6 +105,7 @@ def test_what_others_merged_since_is_no_change_of_this_one(
     assert len(api.comments) <= 1
 
 
+@pytest.mark.full
 def test_a_backtest_is_part_of_the_one_comment(push: Callable[..., Runner], api: CommentApi) -> None:
     runner = push(version="1.1.0", maximum=120, consumers=[])
     (runner.checkout / "day.jsonl").write_text('{"age": 130}\n{"age": 5}\n')
