@@ -80,3 +80,11 @@ def test_a_row_is_measured(figure: float, baseline: float, ratio: float) -> None
         and isclose(each["ratio"], ratio, rel_tol=0.05 if ratio < 0.1 or ratio >= 1.5 else 0.0, abs_tol=0.006)
     ]
     assert close, (figure, baseline, ratio)
+
+
+def test_the_readme_has_the_rates_of_the_page() -> None:
+    line = next(each for each in PAGE.splitlines() if each.startswith("| Kafka to Iceberg, exactly once |"))
+    rates = re.findall(r"\d+,000", line)
+    text = Path("README.md").read_text()
+    assert f"the job writes {rates[0]} records of 327 bytes a second to Iceberg" in text
+    assert f"appends them without judging writes {rates[1]}" in text
