@@ -58,6 +58,8 @@ _TIMEOUT_SECONDS = 10.0
 _BACK_OFF_SECONDS = 5.0
 _ASIDE_SECONDS = 60.0
 """Time after which a partition with an error is tried again."""
+_TOLD_SECONDS = 3600.0
+"""Time after which an error of the same topic is logged again."""
 _CLOSE_SECONDS = 2.0
 
 Place = tuple[str, int]
@@ -93,6 +95,7 @@ class QuarantineIngestion:
         self._on_step = on_step
         self._assigned: dict[Place, _Assigned] = {}
         self._aside: dict[Place, float] = {}
+        self._told: dict[str, float] = {}
         self._readers: dict[str, RefusalReader] = {}
         self._hints: dict[tuple[str, str], ContractHints] = {}
         self._unknown: set[tuple[str, str]] = set()
@@ -359,7 +362,12 @@ class QuarantineIngestion:
     def _set_aside(self, place: Place, error: KafkaError) -> None:
         """Stop reading a partition for a while, so that its error does not stop the others."""
         self._unassign(place)
-        self._aside[place] = time.monotonic() + _ASIDE_SECONDS
+        now = time.monotonic()
+        self._aside[place] = now + _ASIDE_SECONDS
+        self._told = {topic: at for topic, at in self._told.items() if now < at + _TOLD_SECONDS}
+        if place[0] in self._told:
+            return
+        self._told[place[0]] = now
         _log.warning("quarantine_partition_set_aside", topic=place[0], partition=place[1], error=error.str())
 
     def _connected(self) -> Consumer:

@@ -132,8 +132,12 @@ def test_a_partition_that_cannot_be_read_is_set_aside_for_a_minute(
         cluster.now += 11
         index.step()  # it is tried again
         index.step()
-    assert set_aside(logs) == [(*A, reason)] * 2
-    assert indexed(factory) == {"a": 0, "b": 2}
+        assert set_aside(logs) == [(*A, reason)]
+        assert indexed(factory) == {"a": 0, "b": 2}
+        cluster.now += 3601
+        index.step()
+        index.step()
+    assert set_aside(logs) == [(*A, reason)] * 2  # it is logged again after an hour
     cluster.unreadable.clear()
     cluster.now += 61
     index.step()
