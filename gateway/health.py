@@ -65,7 +65,7 @@ class HealthCheck:
         """Return the readiness of the process. Raises Unavailable if the database is unreachable or out of date."""
         if not self._database.is_current():
             raise Unavailable(
-                "the tables of the registry's database are not those of this version of tidegate; "
+                "the tables of the registry's database are older than this version of tidegate needs; "
                 "restart it, and the migrations run"
             )
         return Readiness("reachable", "current", self._broker_state())

@@ -30,6 +30,7 @@ from tidegate.contracts.stream.bounds import (
     VersionText,
 )
 from tidegate.contracts.stream.counts import Count, RuleCount
+from tidegate.contracts.stream.report import TableMaintenance, TableSize
 from tidegate.contracts.stream.versions import MESSAGE
 
 Sentence = Annotated[str, Field(max_length=1000)]
@@ -247,6 +248,8 @@ class Heartbeat(BaseModel):
         le=10**9,
         description="How long the oldest batch in hand has taken so far; null when none is in hand.",
     )
+    table: TableSize | None = None
+    maintenance: TableMaintenance | None = None
 
 
 class Condition(StrEnum):

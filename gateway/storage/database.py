@@ -113,10 +113,15 @@ class Database:
                 raise _no_registry(self._engine.url, "has no tables of a registry")
 
     def is_current(self) -> bool:
-        """Return whether the tables have the revision that this version of the program needs. Raises Unavailable."""
+        """Return whether the tables have the revision that this version of the program needs, or a newer one.
+
+        During a rolling upgrade another process has migrated them; the migrations of a release only add tables and
+        columns. Raises Unavailable.
+        """
         with _outages_translated(), self._engine.connect() as connection:
             found = MigrationContext.configure(connection).get_current_revision()
-            return found == ScriptDirectory.from_config(_alembic_config(connection)).get_current_head()
+            needed = ScriptDirectory.from_config(_alembic_config(connection)).get_current_head()
+            return found is not None and needed is not None and found >= needed
 
     def change_mark(self) -> int | None:
         """Return a number that changes with every commit, also of other processes; None for PostgreSQL.

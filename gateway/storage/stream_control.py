@@ -47,7 +47,10 @@ class EventRow(StreamEntry):
 
 
 class HeartbeatRow(Table):
-    """The last heartbeat of a stream's job; the fields of `Heartbeat` are null from jobs that do not send them."""
+    """The last heartbeat of a stream's job; the fields of `Heartbeat` are null from jobs that do not send them.
+
+    `table_size` and `maintenance` are JSON.
+    """
 
     __tablename__ = "stream_heartbeats"
 
@@ -55,6 +58,8 @@ class HeartbeatRow(Table):
     at: Mapped[datetime] = mapped_column(Instant)
     lag_records: Mapped[int | None] = mapped_column(BigInteger)
     busy_seconds: Mapped[float | None] = mapped_column(Float)
+    table_size: Mapped[str | None] = mapped_column(Text)
+    maintenance: Mapped[str | None] = mapped_column(Text)
 
 
 class ControlStore(EntryStore[EventRow]):
@@ -82,7 +87,16 @@ class ControlStore(EntryStore[EventRow]):
 
     def beat(self, stream: str, at: datetime, heartbeat: Heartbeat) -> None:
         """Store the heartbeat of a stream's job, replacing the previous one."""
-        self._session.merge(HeartbeatRow(stream=stream, at=at, **heartbeat.model_dump()))
+        table, upkeep = heartbeat.table, heartbeat.maintenance
+        row = HeartbeatRow(
+            stream=stream,
+            at=at,
+            lag_records=heartbeat.lag_records,
+            busy_seconds=heartbeat.busy_seconds,
+            table_size=table.model_dump_json() if table else None,
+            maintenance=upkeep.model_dump_json() if upkeep else None,
+        )
+        self._session.merge(row)
 
     def heartbeats(self, streams: Sequence[str] | None = None) -> dict[str, HeartbeatRow]:
         """Return the last heartbeat of each stream, or of those in `streams`, by stream."""

@@ -162,11 +162,23 @@ def _last(facts: StreamFacts) -> BatchReport | None:
     return facts.last
 
 
+def _newer_heartbeat(facts: StreamFacts) -> HeartbeatRow | None:
+    """Return the last heartbeat; None if the last report is newer."""
+    heard, last = facts.heard, facts.last
+    return heard if heard is not None and (last is None or heard.at > last.committed_at) else None
+
+
 def _table(facts: StreamFacts) -> TableSize | None:
+    heard = _newer_heartbeat(facts)
+    if heard is not None and heard.table_size is not None:
+        return TableSize.model_validate_json(heard.table_size)
     return facts.last.table if facts.last else None
 
 
 def _maintenance(facts: StreamFacts) -> TableMaintenance | None:
+    heard = _newer_heartbeat(facts)
+    if heard is not None and heard.maintenance is not None:
+        return TableMaintenance.model_validate_json(heard.maintenance)
     return facts.last.maintenance if facts.last else None
 
 

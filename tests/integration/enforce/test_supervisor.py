@@ -343,3 +343,23 @@ def test_a_batch_that_hangs_is_reported_with_the_heartbeat_and_logged_once(
         stream.beat()
         assert (told()["tidegate_lag_records"], told()["tidegate_batch_running_seconds"]) == (0, 0)
     assert [event["stream"] for event in events if event["event"] == "batch_slow"] == [line.contract_id]
+
+
+def test_maintenance_of_an_idle_stream_is_reported_with_the_heartbeat(
+    line: Line, spark: SparkSession, registry: Registry, publish: Publish
+) -> None:
+    publish(line.document())
+
+    def told() -> dict[str, float]:
+        families = prometheus_text(httpx.get(f"{registry.url}/metrics").text)
+        samples = (each for family in families for each in family.samples)
+        return {each.name: each.value for each in samples if each.labels.get("stream") == line.contract_id}
+
+    def is_told() -> bool:
+        stream.beat()
+        return "tidegate_table_maintenance_seconds" in told()
+
+    with running(spark, line, registry.url, ignore_steps, maintenance_seconds=0.1) as stream:
+        eventually(is_told)
+        assert told()["tidegate_table_snapshots"] >= 1
+    assert line.reports == []

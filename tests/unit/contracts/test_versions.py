@@ -30,6 +30,7 @@ MESSAGES: dict[str, type[BaseModel]] = {
     "heartbeat": Heartbeat,
     "heartbeat-answer": HeartbeatAnswer,
     "heartbeat-answer-replay": HeartbeatAnswer,
+    "heartbeat-table": Heartbeat,
     "reconciliation-result": ReconciliationResult,
     "replay-report": ReplayReport,
     "replay-request": ReplayRequest,

@@ -30,7 +30,7 @@ def reported(factory: Factory, make_contract: MakeContract, make_report: MakeRep
     factory.reports().record(STREAM, make_report(1, committed_at=NOON, lag_records=0))
 
 
-def beat(factory: Factory, at: datetime, **told: float) -> None:
+def beat(factory: Factory, at: datetime, **told: object) -> None:
     StreamControls(factory.database, lambda: at).beat(STREAM, Heartbeat.model_validate(told))
 
 
@@ -96,6 +96,31 @@ def test_what_a_heartbeat_tells_is_in_the_metrics_and_on_the_page(client: Any) -
     assert samples(client, *names) == [7, 12.5]
     assert client.post(path, b'{"lag_records": -1}').status_code == 422
     assert samples(client, *names) == [7, 12.5]
+
+
+def test_maintenance_of_an_idle_stream_is_in_the_metrics(
+    client: Any, factory: Factory, make_report: MakeReport
+) -> None:
+    """Without it, failures would be visible only with the next batch."""
+    names = (
+        "tidegate_table_snapshots",
+        "tidegate_table_data_files",
+        "tidegate_table_maintenance_failures_total",
+        "tidegate_table_maintenance_seconds",
+    )
+    size = {"snapshots": 7, "metadata_bytes": 900, "data_files": 3}
+    upkeep = {"failures": 2, "seconds": 1.5}
+    beat(factory, LATER, table=size, maintenance=upkeep)
+    assert samples(client, *names) == [7, 3, 2, 1.5]
+    batch = make_report(
+        2, committed_at=LATER + timedelta(seconds=1), table={"snapshots": 8}, maintenance={"failures": 3}
+    )
+    factory.reports().record(STREAM, batch)
+    assert samples(client, *names[::2]) == [8, 3]
+    beat(factory, LATER + timedelta(seconds=2))  # from a job of an earlier release
+    assert samples(client, *names[::2]) == [8, 3]
+    beat(factory, LATER + timedelta(seconds=3), table=size, maintenance=upkeep)
+    assert samples(client, *names[::2]) == [7, 2]
 
 
 def test_a_heartbeat_over_http_is_in_the_metrics_and_on_the_page(client: Any) -> None:
