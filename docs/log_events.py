@@ -11,6 +11,7 @@ MEANINGS: Final = {
     "alert_sent": "A target accepted an alert.",
     "batch_halved": "A batch failed for a reason that depends on its size; the job tries half of it.",
     "batch_published": "A batch is committed: its counts, and milliseconds by step.",
+    "heartbeat_refused": "The registry refuses the heartbeats of a stream, for the `reason` given, so it is shown as silent; logged once.",
     "heartbeat_failed": "The heartbeat of a stream could not be made; the next one is tried as usual.",
     "batch_slow": "A batch has taken longer than `TIDEGATE_WATCHDOG_SECONDS`; logged once for each batch.",
     "budget_exceeded": "A batch spent the error budget of its contract; nothing of it was written.",

@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 from pydantic import BaseModel, SecretStr
 
 _NOT_FOUND = "urn:tidegate:problem:not-found"
+_MOST_DETAIL = 300
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -88,6 +89,11 @@ class RegistryAnswer:
         except ValueError:
             return {}
         return body if isinstance(body, dict) else {}
+
+    @property
+    def detail(self) -> str:
+        """Return the registry's reason for the status, at most 300 characters; "" for any other body."""
+        return str(self.document.get("detail", ""))[:_MOST_DETAIL]
 
     def read(self, model: type[M]) -> M:
         """Return the body as a model. Raises ValueError for any other body."""

@@ -116,6 +116,7 @@ class RegistryControl:
         self._etag: str | None = None
         self._unsent: Trip | None = None
         self._is_filled = False
+        self._is_refused = False
 
     def current(self) -> StreamControl:
         """Fetch the control; return the last known one if the gateway is unreachable."""
@@ -173,9 +174,16 @@ class RegistryControl:
         log.warning("event_not_told", stream=self._stream, kind=kind)
 
     def beat(self, heartbeat: Heartbeat) -> ReconciliationRequest | None:
-        """Send a heartbeat, best effort; return the reconciliation that the gateway requests, or None."""
+        """Send a heartbeat, best effort; return the reconciliation that the gateway requests, or None.
+
+        If the gateway refuses heartbeats, that is logged once.
+        """
         try:
             answer = send(self._client, requests.heartbeat(self._stream, heartbeat))
+            if answer.is_refused and not self._is_refused:
+                status, reason = answer.status, answer.detail
+                log.warning("heartbeat_refused", stream=self._stream, status=status, reason=reason)
+            self._is_refused = answer.is_refused
             if not answer.is_ok:
                 return None
             asked = answer.read(HeartbeatAnswer)
@@ -226,7 +234,7 @@ class RegistryControl:
             ):  # a stream that was never paused; a proxy's 404 says nothing
                 self._learn(StreamControl(stream=self._stream), None)
             case status:
-                raise Unavailable(f"it answered {status}")
+                raise Unavailable(f"it answered {status} {answer.detail}".rstrip())
 
     def _learn(self, control: StreamControl, etag: str | None) -> None:
         """Store the control. Raises StreamStopped if its revision is lower than one that the gateway sent before."""

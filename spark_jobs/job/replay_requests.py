@@ -64,7 +64,9 @@ class RegistryReplays:
                     self._named = None
                     return None
                 if not answer.is_ok:
-                    raise Unavailable(f"the registry answered {answer.status} when asked for a replay")
+                    raise Unavailable(
+                        f"the registry answered {answer.status} when asked for a replay: {answer.detail}"
+                    )
                 self._known = answer.read(ReplayRequest)
             except (httpx.HTTPError, ValidationError) as error:
                 raise Unavailable(f"the registry did not return a replay: {type(error).__name__}") from error

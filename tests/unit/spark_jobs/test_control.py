@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+from structlog.testing import capture_logs
 
 from tests.unit.spark_jobs.registry_line import CuttableLine
 from tidegate.contracts.document.model import ErrorBudget
@@ -112,6 +113,22 @@ def test_heartbeats_are_sent_and_a_missing_gateway_is_ignored(line: CuttableLine
     last = heartbeat()
     assert last is not None
     assert last > first
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_heartbeats_that_are_refused_are_logged_once(line: CuttableLine, status: int) -> None:
+    """The stream is silent in the registry; without a line in its log, the job would not say why."""
+    control = control_over(line)
+    with capture_logs() as logs:
+        line.answers_with = status
+        control.beat(Heartbeat())
+        control.beat(Heartbeat())
+        line.answers_with = None
+        control.beat(Heartbeat())
+        line.answers_with = status
+        control.beat(Heartbeat())
+    told = [(each["event"], each["stream"], each["status"]) for each in logs]
+    assert told == [("heartbeat_refused", STREAM, status)] * 2
 
 
 def test_it_waits_until_somebody_resumes(line: CuttableLine, factory: Factory) -> None:
