@@ -17,7 +17,7 @@ from tests.integration.enforce.mutants import (
     READ_FIRST,
     STAGED_MUTANTS,
     STANDS_WITHOUT,
-    STOPPED_ON_ICEBERG,
+    STOPPED,
     WITHOUT_MUTANT,
     Apply,
 )
@@ -91,7 +91,7 @@ def test_one_transaction_stands_what_no_search_has_found(name: str, replay: Star
 
 def sink_of(part: Part) -> str:
     """Return the sink on which the harm shows."""
-    return "postgresql" if part is STOPPED_ON_ICEBERG else "iceberg"
+    return "delta" if part is Part.ONE_COMMIT_DATA_FIRST else "iceberg"
 
 
 @pytest.mark.parametrize(
@@ -123,13 +123,14 @@ def test_without_a_part_another_line_holds(
 
 
 @pytest.mark.full
-def test_rows_ahead_of_the_ledger_stop_an_iceberg_stream(
-    replay: StartReplay, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("sink", STOPPED)
+def test_rows_ahead_of_the_ledger_stop_a_stream(
+    sink: str, replay: StartReplay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    part = STOPPED_ON_ICEBERG
+    part = Part.ONE_COMMIT_DATA_FIRST
     STAGED_MUTANTS[part](monkeypatch)
-    with pytest.raises(StreamStopped, match="is of epoch 2, batch 1, but the ledger is at epoch 2, batch 0"):
-        replay("iceberg", bounds_of(part), STAGED).run(counterexample(part))
+    with pytest.raises(StreamStopped, match=STOPPED[sink]):
+        replay(sink, bounds_of(part), STAGED).run(counterexample(part))
 
 
 @pytest.mark.parametrize(
