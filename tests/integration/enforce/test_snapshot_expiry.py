@@ -91,7 +91,7 @@ def test_files_that_merges_have_replaced_are_deleted(line: Line) -> None:
         line.spark,
         table_name(line.contract_id),
         "copy-on-write",
-        SnapshotRetention(most=1, protected_seconds=0),
+        rules=MaintenanceRules(retention=SnapshotRetention(most=1, protected_seconds=0)),
     )
     table.maintain()
     assert [each["amount"] for each in line.rows()] == [3]
