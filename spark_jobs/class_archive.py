@@ -61,10 +61,9 @@ def writes_archive(settings: SinkSettings) -> bool:
         return False
     archive = class_archive(settings.spark_jars)
     if settings.write_class_archive is None:
-        options = " ".join(os.environ.get(name, "") for name in _JAVA_VARIABLES)
         is_wanted = (
             settings.spark_master.startswith("local")
-            and not any(option in options for option in _ARCHIVE_OPTIONS)
+            and not _names_archive()
             and os.access(archive.parent, os.W_OK)
             and not archive.exists()
         )
@@ -76,13 +75,14 @@ def writes_archive(settings: SinkSettings) -> bool:
 def java_options(settings: SinkSettings) -> tuple[str, ...]:
     """Return the options with which Java writes the archive at its exit, or uses an existing one; or none.
 
+    None if a variable already gives Java an archive, because Java refuses to start with two.
     Java writes it only after `writes_archive` was asked, because only `enforce` publishes it.
     """
     assert settings.spark_jars is not None  # noqa: S101 - the session does not start without jars
     archive = class_archive(settings.spark_jars)
     if settings.write_class_archive and archive.with_suffix(".lock") in _LOCKS:
         return (f'"-XX:ArchiveClassesAtExit={_written(archive)}"', _QUIET)
-    if not archive.exists():
+    if not archive.exists() or _names_archive():
         return ()
     with suppress(OSError):  # only the owner can
         os.utime(archive)  # it is in use, which `_remove_outdated` of another installation respects
@@ -109,6 +109,12 @@ def keep_archive(settings: SinkSettings, java: Popen[bytes] | None) -> None:
         written.unlink(missing_ok=True)
     else:
         log.info("class_archive_written", file=str(archive), bytes=archive.stat().st_size)
+
+
+def _names_archive() -> bool:
+    """Return whether a variable of the environment gives Java an archive."""
+    options = " ".join(os.environ.get(name, "") for name in _JAVA_VARIABLES)
+    return any(option in options for option in _ARCHIVE_OPTIONS)
 
 
 def _written(archive: Path) -> Path:

@@ -214,7 +214,8 @@ def test_a_history_begins_again_in_an_empty_table(
     shutil.rmtree(HistoryFolder(line.settings, line.contract_id).path)
     with pytest.raises(StreamStopped, match="the folder of copies lacks"):
         line.enforce(history=request)
-    Archiving(registry).archive(line, "put_away")
+    name = f"{line.contract_id.rpartition('.')[2]}_put_away"  # all tests share the namespace
+    Archiving(registry).archive(line, name)
     line.enforce(history=request)
     line.enforce()
     assert ids(line) == Counter(name for name, amount in fates(history, 10) if amount != 999)

@@ -87,6 +87,19 @@ def test_no_archive_beside_one_that_a_variable_names(
     assert not writes_archive(settings(tmp_path))
 
 
+@pytest.mark.parametrize(
+    "option", ["-XX:ArchiveClassesAtExit=a.jsa", "-XX:SharedArchiveFile=a.jsa", "-Xshare:off"]
+)
+def test_an_archive_is_not_used_beside_one_that_a_variable_names(
+    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Java would refuse to start."""
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", option)
+    archive = class_archive(settings(tmp_path).spark_jars or tmp_path)
+    archive.write_text("classes")
+    assert java_options(settings(tmp_path)) == ()
+
+
 def test_no_archive_where_none_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JDK_JAVA_OPTIONS", raising=False)
     monkeypatch.setattr(os, "access", lambda folder, mode: (Path(folder), mode) != (tmp_path, os.W_OK))
