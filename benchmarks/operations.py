@@ -159,7 +159,7 @@ class Line:
 
 
 def _own_jars(folder: Path) -> Path:
-    """Return a link in `folder` to the jars. An archive of classes is beside the link, so there is none at first."""
+    """Return a link in `folder` to the jars. Jobs write their archive of classes beside it, so none exists at first."""
     jars = folder / "spark"
     if not jars.exists():
         jars.symlink_to(ensure_jars().spark_dir)

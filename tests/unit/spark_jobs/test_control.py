@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from threading import Event
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -291,3 +292,29 @@ def test_the_highest_reported_epoch_is_asked_for(
     assert control.reported_epoch() == 3
     line.is_cut = True
     assert control.reported_epoch() == 0
+
+
+@pytest.mark.usefixtures("database_url")  # every test of this file has it
+def test_a_refusal_is_told_with_the_reason_of_the_registry() -> None:
+    """It names the role that the job's key lacks."""
+    reason = "this needs the role reporter for hospital.admissions; job has viewer"
+    refusing = httpx.MockTransport(lambda _: httpx.Response(403, json={"detail": reason + " " * 1000}))
+    control = RegistryControl(
+        httpx.Client(transport=refusing, base_url="http://registry"), STREAM, ImpatientStop()
+    )
+    with capture_logs() as logs:
+        control.beat(Heartbeat())
+    (told,) = logs
+    assert told["reason"].rstrip() == reason
+    assert len(told["reason"]) == 300
+    with pytest.raises(Unavailable, match=f"403 {reason}"):
+        control.current()
+    control.replays.name(uuid4())
+    with pytest.raises(Unavailable, match=f"answered 403 when asked for a replay: {reason}"):
+        control.replays.current()
+
+
+def test_a_refusal_without_a_body_is_told_by_its_status(line: CuttableLine) -> None:
+    line.answers_with = 403
+    with pytest.raises(Unavailable, match=r"is paused: it answered 403$"):
+        control_over(line).current()
