@@ -9,24 +9,23 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-import subprocess
 import time
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
 if TYPE_CHECKING:
-    from subprocess import Popen
+    from collections.abc import Callable
+
+    from py4j.java_gateway import JavaGateway
 
     from tidegate.spark_jobs.settings import SinkSettings
 
 log = structlog.get_logger()
 
-_END_SECONDS: Final = 180.0
-"""Maximum wait for the end of Java, which writes 190 MB at its exit."""
 _QUIET: Final = "-Xlog:cds*=off"
 _JAVA_VARIABLES: Final = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
 _ARCHIVE_OPTIONS: Final = ("SharedArchiveFile", "ArchiveClassesAtExit", "-Xshare")
@@ -73,15 +72,16 @@ def writes_archive(settings: SinkSettings) -> bool:
 
 
 def java_options(settings: SinkSettings) -> tuple[str, ...]:
-    """Return the options with which Java writes the archive at its exit, or uses an existing one; or none.
+    """Return the options with which Java can write the archive, or uses an existing one; or none.
 
     None if a variable already gives Java an archive, because Java refuses to start with two.
-    Java writes it only after `writes_archive` was asked, because only `enforce` publishes it.
+    Java can write it only after `writes_archive` was asked, because only `enforce` keeps it.
     """
     assert settings.spark_jars is not None  # noqa: S101 - the session does not start without jars
     archive = class_archive(settings.spark_jars)
     if settings.write_class_archive and archive.with_suffix(".lock") in _LOCKS:
-        return (f'"-XX:ArchiveClassesAtExit={_written(archive)}"', _QUIET)
+        # With ArchiveClassesAtExit, the Java process of a killed job would write it, beside the start of the next job.
+        return ("-XX:+RecordDynamicDumpInfo", _QUIET)
     if not archive.exists() or _names_archive():
         return ()
     with suppress(OSError):  # only the owner can
@@ -89,37 +89,64 @@ def java_options(settings: SinkSettings) -> tuple[str, ...]:
     return (f'"-XX:SharedArchiveFile={archive}"', _QUIET)
 
 
-def keep_archive(settings: SinkSettings, java: Popen[bytes] | None) -> None:
-    """Wait until Java has ended, and publish the archive that it has written for later starts. Never raises.
+def keep_archive(settings: SinkSettings, write: Callable[[Path], str]) -> None:
+    """Let `write` write the archive into a file and keep it for later starts. Never raises an error of Java or files.
 
-    Call it after the session was stopped. Java ends when its standard input is closed.
+    `write` returns Java's answer, such as `written_by`. Call it after the session was stopped.
     """
-    if java is None or java.stdin is None or settings.spark_jars is None:
-        return
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - the session has loaded it and PySpark
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
+
+    assert settings.spark_jars is not None  # noqa: S101 - the session does not start without jars
     archive = class_archive(settings.spark_jars)
-    written = _written(archive)
+    # It has one name, so that killed processes leave one incomplete file at most.
+    part = archive.with_suffix(".part")
     log.info("class_archive_begun", file=str(archive))
-    java.stdin.close()
     try:
-        java.wait(_END_SECONDS)
-        written.replace(archive)
+        part.unlink(missing_ok=True)
+        answer = write(part)
+        if not part.exists():
+            raise OSError(f"Java answers: {answer}")  # noqa: TRY301 - one warning for all reasons
+        part.replace(archive)
         _remove_outdated(archive)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        log.warning("class_archive_not_written", file=str(archive), error=str(error))
-        written.unlink(missing_ok=True)
+    except (OSError, Py4JError, PySparkException) as error:
+        reason = str(error).partition("\n")[0]  # the rest is a stack trace
+        log.warning("class_archive_not_written", file=str(archive), error=reason)
+        part.unlink(missing_ok=True)
     else:
         log.info("class_archive_written", file=str(archive), bytes=archive.stat().st_size)
+
+
+def written_by(gateway: JavaGateway, file: Path) -> str:
+    """Let Java write its loaded classes into a new file, which takes some seconds, and return its answer.
+
+    Java writes no file if it was started without the option of `java_options`. Raises Py4JError if Java has ended.
+    Source: `VM.cds` of the tool `jcmd`, which a runtime without development tools lacks.
+    """
+    java = gateway.jvm
+
+    def array(kind: str, *items: object) -> Any:
+        made = gateway.new_array(getattr(java.java.lang, kind), len(items))
+        for index, item in enumerate(items):
+            made[index] = item
+        return made
+
+    # It prints a line, and stdout holds only the output of a command.
+    java.java.lang.System.setOut(java.java.lang.System.err)
+    server = java.java.lang.management.ManagementFactory.getPlatformMBeanServer()
+    # Its class belongs to a closed module, so that Py4J finds no methods; the interface has them.
+    methods = java.java.lang.Class.forName("javax.management.MBeanServer").getMethods()
+    (invoke,) = (method for method in methods if method.getName() == "invoke")
+    command = java.javax.management.ObjectName("com.sun.management:type=DiagnosticCommand")
+    words = array("Object", array("String", "dynamic_dump", str(file)))
+    types = array("String", "[Ljava.lang.String;")
+    return str(invoke.invoke(server, array("Object", command, "vmCds", words, types)))
 
 
 def _names_archive() -> bool:
     """Return whether a variable of the environment gives Java an archive."""
     options = " ".join(os.environ.get(name, "") for name in _JAVA_VARIABLES)
     return any(option in options for option in _ARCHIVE_OPTIONS)
-
-
-def _written(archive: Path) -> Path:
-    """Return the file that Java writes. It has one name, so that killed processes leave one incomplete file at most."""
-    return archive.with_suffix(".part")
 
 
 def _lock(archive: Path) -> bool:

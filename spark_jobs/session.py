@@ -8,6 +8,7 @@ import socket
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -18,7 +19,7 @@ from py4j.protocol import Py4JError
 
 from tidegate.contracts.address_secrets import holds_secret
 from tidegate.contracts.errors import SettingsError
-from tidegate.spark_jobs.class_archive import java_options, keep_archive
+from tidegate.spark_jobs.class_archive import java_options, keep_archive, written_by
 from tidegate.spark_jobs.progress import doing
 
 if TYPE_CHECKING:
@@ -115,15 +116,15 @@ def _started(settings: SparkSettings, engine: dict[str, str], private: dict[str,
 
 
 def stop_session(spark: SparkSession, settings: SinkSettings) -> None:
-    """Stop the session. If a class archive is to be written, wait until Java has ended, and keep the archive."""
+    """Stop the session. If a class archive is to be written, let Java write it."""
     from pyspark import SparkContext  # noqa: PLC0415 - as above
 
     gateway = SparkContext._gateway  # noqa: SLF001 - the process of Java has no Python API
     # A Java process that has ended already needs no stop, and raises these errors.
     with suppress(Py4JError, OSError):
         spark.stop()
-    if settings.write_class_archive:
-        keep_archive(settings, getattr(gateway, "proc", None))
+    if settings.write_class_archive and gateway is not None:
+        keep_archive(settings, partial(written_by, gateway))
 
 
 def active_session(settings: SinkSettings) -> SparkSession:

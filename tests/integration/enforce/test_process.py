@@ -12,9 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 
-from tests.integration.enforce.job import Publish, RunningJob
+from tests.integration.enforce.job import DEADLINE_SECONDS, Publish, RunningJob
 from tests.integration.enforce.line import KNOWN, Line, environment, row
 from tests.integration.enforce.registry import Registry
 from tests.jvm import JAVA_OPTIONS
@@ -78,7 +79,12 @@ def test_a_signal_stops_gracefully(
 
 @pytest.mark.full
 def test_a_run_writes_the_archive_that_java_reads_its_classes_from_later(
-    line: Line, registry: Registry, publish: Publish, jars: Jars, tmp_path: Path
+    line: Line,
+    registry: Registry,
+    publish: Publish,
+    jars: Jars,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     publish(line.document())
     line.produce(row(0), row(1, 999))
@@ -91,7 +97,9 @@ def test_a_run_writes_the_archive_that_java_reads_its_classes_from_later(
     assert writing.stop(signal.SIGTERM) == 0
     written = writing.await_event("class_archive_written")
     writing.end()
-    assert [str(each) for each in tmp_path.glob("classes-*")] == [written["file"]]
+    assert {each.suffix for each in tmp_path.glob("classes-*")} == {".jsa", ".lock"}
+    assert Path(written["file"]).stat().st_size == written["bytes"]
+    assert "ynamic dump" not in capfd.readouterr().out
     log = f"-Xlog:class+load:file={tmp_path}/loaded-%p.log"
     line.produce(row(2))
     # With the collector of the job, and not with that of the run that wrote it.
@@ -102,6 +110,26 @@ def test_a_run_writes_the_archive_that_java_reads_its_classes_from_later(
     for name in ("org.apache.iceberg.BaseTable", "org.apache.spark.sql.kafka010.KafkaSourceProvider"):
         assert re.search(rf"{re.escape(name)} source: shared objects file \(top\)", loaded)
     assert line.reconcile().holds
+
+
+@pytest.mark.full
+def test_a_killed_job_leaves_no_java_process_that_writes_an_archive(
+    line: Line, registry: Registry, publish: Publish, jars: Jars, tmp_path: Path
+) -> None:
+    """It would take 20 s of the processor, beside the start of the next job."""
+    publish(line.document())
+    line.produce(row(0))
+    (tmp_path / "jars").symlink_to(jars.spark_dir)
+    own = {"TIDEGATE_SPARK_JARS": str(tmp_path / "jars"), "JDK_JAVA_OPTIONS": JAVA_OPTIONS}
+    job = RunningJob([line.contract_id], {**environment(line, jars, registry.url), **own})
+    job.await_event("batch_published")
+    (java,) = (
+        each for each in psutil.Process(job.process.pid).children(recursive=True) if "java" in each.name()
+    )
+    assert [each.suffix for each in tmp_path.glob("classes-*")] == [".lock"]  # it would write one at its end
+    job.end()
+    java.wait(DEADLINE_SECONDS)
+    assert [each.suffix for each in tmp_path.glob("classes-*")] == [".lock"]
 
 
 @pytest.mark.full

@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import structlog
+from py4j.protocol import Py4JNetworkError
 
 from tidegate.spark_jobs.class_archive import class_archive, java_options, keep_archive, writes_archive
 from tidegate.spark_jobs.session import _engine
 from tidegate.spark_jobs.settings import SinkSettings
-
-WRITES = "import sys; sys.stdin.read(); open(sys.argv[1], 'w').write('classes')"
 
 
 def settings(folder: Path, **changes: object) -> SinkSettings:
@@ -25,8 +25,9 @@ def settings(folder: Path, **changes: object) -> SinkSettings:
     return SinkSettings.model_validate(fields)
 
 
-def ended(code: str, file: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", code, file], stdin=subprocess.PIPE)
+def written(file: Path) -> str:
+    file.write_text("classes")
+    return "Dynamic dump"
 
 
 def test_without_an_archive_java_is_asked_for_none(tmp_path: Path) -> None:
@@ -34,28 +35,49 @@ def test_without_an_archive_java_is_asked_for_none(tmp_path: Path) -> None:
     assert _engine(settings(tmp_path))["spark.driver.extraJavaOptions"] == "-Xss8m"
 
 
-def test_an_archive_that_a_run_has_written_is_used_by_the_next(tmp_path: Path) -> None:
+def test_an_archive_that_a_run_has_written_is_used_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("JDK_JAVA_OPTIONS", raising=False)
     writing = settings(tmp_path, write_class_archive=True)
     assert java_options(writing) == ()
     assert writes_archive(writing)
-    (option, quiet) = java_options(writing)
-    file = option.strip('"').removeprefix("-XX:ArchiveClassesAtExit=")
-    assert not Path(file).exists()
-    keep_archive(writing, ended(WRITES, file))
+    options = java_options(writing)
+    keep_archive(writing, written)
     archive = class_archive(tmp_path / "jars")
     assert archive.read_text() == "classes"
-    assert not Path(file).exists()
-    assert java_options(settings(tmp_path)) == (f'"-XX:SharedArchiveFile={archive}"', quiet)
+    assert not archive.with_suffix(".part").exists()
+    assert java_options(settings(tmp_path)) == (f'"-XX:SharedArchiveFile={archive}"', options[-1])
     assert str(archive) in _engine(settings(tmp_path))["spark.driver.extraJavaOptions"]
-    assert java_options(writing)[0] == option
+    assert java_options(writing) == options
+
+
+def test_java_writes_no_archive_by_itself(tmp_path: Path) -> None:
+    """The Java process of a killed job would write it for 20 s, beside the start of the next job."""
+    writing = settings(tmp_path, write_class_archive=True)
+    assert writes_archive(writing)
+    assert not any("AtExit" in option for option in java_options(writing))
 
 
 def test_a_run_without_an_archive_leaves_the_one_before(tmp_path: Path) -> None:
+    def ended(file: Path) -> str:
+        file.write_text("half of it")
+        raise Py4JNetworkError("Answer from Java side is empty\n at Java")
+
     writing = settings(tmp_path, write_class_archive=True)
-    class_archive(tmp_path / "jars").write_text("before")
-    keep_archive(writing, ended("", ""))
-    keep_archive(writing, None)
-    assert class_archive(tmp_path / "jars").read_text() == "before"
+    archive = class_archive(tmp_path / "jars")
+    archive.write_text("before")
+    archive.with_suffix(".part").write_text("half, by a process that was killed")
+    for write, reason in (
+        (lambda _file: "no space left", "Java answers: no space left"),
+        (ended, "Answer from Java side is empty"),
+    ):
+        with structlog.testing.capture_logs() as events:
+            keep_archive(writing, write)
+        assert events[-1]["event"] == "class_archive_not_written"
+        assert events[-1]["error"] == reason
+    assert archive.read_text() == "before"
+    assert not archive.with_suffix(".part").exists()
 
 
 def test_another_java_or_another_folder_has_another_archive(
@@ -117,8 +139,7 @@ def test_after_an_upgrade_the_archive_is_written_anew_and_the_old_one_removed(
     before.with_suffix(".part").write_text("half, by a process that was killed")
     (tmp_path / "jars" / "some.jar").write_text("upgraded")
     assert writes_archive(writing)
-    (option, _) = java_options(writing.model_copy(update={"write_class_archive": True}))
-    keep_archive(writing, ended(WRITES, option.strip('"').removeprefix("-XX:ArchiveClassesAtExit=")))
+    keep_archive(writing, written)
     left = {each.name for each in tmp_path.glob("classes-*")}
     now = class_archive(tmp_path / "jars")
     assert left == {now.name, now.with_suffix(".lock").name, "classes-another-installation.jsa"}
@@ -139,8 +160,7 @@ def test_archives_that_no_start_has_used_for_long_are_removed(tmp_path: Path) ->
     java_options(settings(tmp_path))
     assert own.stat().st_mtime > 0
     assert writes_archive(writing)
-    (option, _) = java_options(writing)
-    keep_archive(writing, ended(WRITES, option.strip('"').removeprefix("-XX:ArchiveClassesAtExit=")))
+    keep_archive(writing, written)
     assert {each.name for each in tmp_path.glob("*.jsa")} == {used.name, own.name}
 
 
@@ -159,7 +179,7 @@ def test_one_process_at_a_time_writes_an_archive(tmp_path: Path, monkeypatch: py
         assert not writes_archive(settings(tmp_path, write_class_archive=True))
         other.kill()
     assert writes_archive(settings(tmp_path))
-    assert java_options(settings(tmp_path, write_class_archive=True))[0].endswith('.part"')
+    assert java_options(settings(tmp_path, write_class_archive=True))
 
 
 def test_jars_are_on_the_class_path_of_a_local_session_and_are_sent_to_executors(tmp_path: Path) -> None:
