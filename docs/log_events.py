@@ -62,6 +62,7 @@ MEANINGS: Final = {
     "problem_state_changed": "A person changed the state of a problem of refused records.",
     "pause_not_in_ledger": "The ledger could not be claimed to store the number of decisions; the stream is paused nevertheless.",
     "quarantine_index_failed": "The index of the quarantine topics cannot go on; it tries again every five seconds, and logs the first failure.",
+    "quarantined_record_skipped": "The index left out a record of a quarantine topic that it could not read, for the `error` given; logged once an hour for each topic.",
     "quarantine_partition_set_aside": "A partition of a quarantine topic cannot be read. The index of the others goes on, and it is tried again after a minute; logged once an hour for each topic.",
     "quarantine_table_filling": "The table of refused records is far behind the quarantine topic; the job adds this many records and goes on.",
     "quarantine_index_rebuilt": "A person had the index of a stream's quarantine topic built again.",

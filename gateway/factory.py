@@ -67,6 +67,8 @@ class Factory:
         kafka = settings.kafka
         self._broker = BrokerProbe(kafka) if kafka else None
         self._quarantine = QuarantineReader(kafka) if kafka else None
+        # A search by key reads up to 20 s, so it has a reader of its own: pages do not wait for it.
+        self._key_reader = QuarantineReader(kafka) if kafka else None
         self._exports = RecordExports(self.database, kafka, now) if kafka else None
         self._value_searches = ValueSearches(self.database, kafka, now)
         self.authenticator = Authenticator(settings, self._find_key, now) if settings.access == "on" else None
@@ -212,7 +214,12 @@ class Factory:
     def record_search(self, by: Principal) -> RecordSearch:
         """Build the service that fetches refused records for one principal. Raises Unavailable without a broker."""
         return RecordSearch(
-            self.quarantine_index(by), self.quarantine_reader(), self.record_masking(), self.database, by
+            self.quarantine_index(by),
+            self.quarantine_reader(),
+            _with_broker(self._key_reader),
+            self.record_masking(),
+            self.database,
+            by,
         )
 
     def quarantine_reader(self) -> QuarantineReader:
@@ -283,8 +290,9 @@ class Factory:
             self._ingestion.close()
         self._value_searches.close()
         self._alerts.close()
-        if self._quarantine is not None:
-            self._quarantine.close()
+        for reader in (self._quarantine, self._key_reader):
+            if reader is not None:
+                reader.close()
         self.database.close()
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
+from tidegate.contracts.document.terms import MOST_DAYS
 from tidegate.contracts.stream.kafka_connection import KafkaConnection, KafkaSettings
 from tidegate.gateway.access.settings import AccessSettings
 from tidegate.gateway.alerts.settings import AlertSettings
@@ -39,7 +40,10 @@ class GatewaySettings(AccessSettings, AlertSettings, KafkaSettings):
         description="Seconds in which a client has to send the headers of a request; then its connection is closed.",
     )
     report_retention_days: int = Field(
-        default=30, ge=1, description="Reports this much older than the newest of their stream are deleted."
+        default=30,
+        ge=1,
+        le=MOST_DAYS,
+        description="Reports this much older than the newest of their stream are deleted.",
     )
     max_document_bytes: int = Field(default=1 << 20, ge=1, description="Largest contract document or report.")
     max_judge_bytes: int = Field(default=8 << 20, ge=1, description="Largest body of records to judge.")

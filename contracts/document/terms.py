@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -21,6 +22,11 @@ BOUND_PATTERN = r"^(P[0-9YMWDTHS.]+|-?[0-9.]{17,200})$"
 """A duration, or the digits of a number that no double holds."""
 TOPIC_PATTERN = r"^[a-zA-Z0-9._-]{1,249}$"
 ZONE_PATTERN = r"^(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$"
+
+
+def is_version(text: str) -> bool:
+    """Return whether a text is a semantic version as contracts have it."""
+    return re.fullmatch(VERSION_PATTERN, text) is not None
 
 
 Pointer = Annotated[

@@ -10,7 +10,8 @@ Source: KIP-1191 for the `__dlq.errors.*` headers, whose values are UTF-8 text.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from hashlib import sha256
@@ -63,6 +64,12 @@ Headers = Iterable[tuple[str, bytes | None]]
 """Kafka headers in their order in the record; names may repeat, values may be null."""
 
 _KNOWN_FORMATS = frozenset(str(number).encode() for number in range(1, HEADER_FORMAT + 1))
+# Any producer can write our headers: numbers beyond these fit into no column of the tables.
+_MOST_PARTITION = (1 << 31) - 1
+_MOST_OFFSET = (1 << 63) - 1
+_MOST_LEFT_OUT = (1 << 31) - 1
+_MOST_MILLISECONDS = 1 << 53
+"""Maximum time in milliseconds since 1970; microseconds fit into 64 bits."""
 _MOST_REMEMBERED = 4_096
 _MOST_REASONS = 256
 """Maximum number of cached lists of violations; each takes up to two headers."""
@@ -85,10 +92,11 @@ class EventPointer:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse the form that `str` returns. Raises ValueError for anything else."""
-        match text.split("/"):  # a topic name has no slash
-            case [topic, partition, offset] if topic and _is_decimal(partition) and _is_decimal(offset):
-                return cls(topic, int(partition), int(offset))
+        """Parse the form that `str` returns. Raises ValueError for anything else, and for numbers beyond Kafka's."""
+        with suppress(ValueError):
+            topic, partition, offset = text.split("/")  # a topic name has no slash
+            if topic:
+                return cls(topic, _natural(partition, _MOST_PARTITION), _natural(offset, _MOST_OFFSET))
         raise ValueError(f"{text!r} is not an event pointer; expected topic/partition/offset")
 
 
@@ -149,7 +157,7 @@ def _decoded(encoded: bytes) -> ViolationList:
     try:
         document = json.loads(encoded)
         violations = tuple(_decode_violation(item) for item in document["violations"])
-        return ViolationList(violations, int(document.get("left_out", 0)))
+        return ViolationList(violations, _natural(str(document.get("left_out", 0)), _MOST_LEFT_OUT))
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError("not a list of violations as Tidegate writes it") from error
 
@@ -193,11 +201,7 @@ def timestamp_header(timestamp_ms: int) -> tuple[str, bytes]:
 
 def read_timestamp(headers: Headers | None) -> int | None:
     """Return the time of a record in its source, in milliseconds; None if the record's own time applies."""
-    last = {name: value or b"" for name, value in headers or ()}
-    try:
-        return int(last[TIMESTAMP_HEADER])
-    except (KeyError, ValueError):
-        return None
+    return _number_in(dict(headers or ()), TIMESTAMP_HEADER, _MOST_MILLISECONDS)
 
 
 def generation_header(generation: int) -> list[tuple[str, bytes]]:
@@ -237,17 +241,18 @@ def read_original(headers: Headers) -> Original:
     ours = {name: value or b"" for name, value in found[begin:]}
     return Original(
         found[:begin],
-        _number_in(ours, TIMESTAMP_HEADER),
-        _number_in(ours, JUDGED_AT_HEADER),
+        _number_in(ours, TIMESTAMP_HEADER, _MOST_MILLISECONDS),
+        _number_in(ours, JUDGED_AT_HEADER, _MOST_OFFSET),
         OMITTED_HEADER in ours,
     )
 
 
-def _number_in(ours: dict[str, bytes], name: str) -> int | None:
+def _number_in(headers: Mapping[str, bytes | None], name: str, most: int) -> int | None:
     try:
-        return int(ours[name])
-    except (KeyError, ValueError):
+        number = int(headers.get(name) or b"")
+    except ValueError:
         return None
+    return number if abs(number) <= most else None
 
 
 def omitted_header(key: bytes | None, value: bytes | None, headers: Headers) -> tuple[str, bytes]:
@@ -324,10 +329,7 @@ def _is_known_format(headers: Headers) -> bool:
 def _read_generation(encoded: bytes | None) -> int:
     if encoded is None:
         return 0
-    text = encoded.decode()
-    if not _is_decimal(text):
-        raise ValueError("not a generation as Tidegate writes it")
-    return int(text)
+    return _natural(encoded.decode(), _MOST_OFFSET)
 
 
 def _encode_vector(vector: Vector) -> bytes:
@@ -343,7 +345,10 @@ def _read_refusal(encoded: bytes | None, violations: tuple[Violation, ...]) -> B
     if encoded is None or not reasons:
         return None
     try:
-        end = {int(partition): int(offset) for partition, offset in json.loads(encoded).items()}
+        end = {
+            _natural(partition, _MOST_PARTITION): _natural(str(offset), _MOST_OFFSET)
+            for partition, offset in json.loads(encoded).items()
+        }
     except (AttributeError, TypeError, RecursionError) as error:
         raise ValueError("not the end of a batch as Tidegate writes it") from error
     return BatchRefusal(end, reasons)
@@ -355,13 +360,10 @@ def _encode_violation(violation: Violation) -> bytes:
 
 
 def _decode_violation(item: dict[str, str]) -> Violation:
-    return Violation(
-        stage=Stage(item["stage"]),
-        code=str(item["code"]),
-        pointer=str(item["pointer"]),
-        severity=Severity(item["severity"]),
-        message=str(item["message"]),
-    )
+    code, pointer, message = (str(item[name]) for name in ("code", "pointer", "message"))
+    for text in (code, pointer, message):
+        text.encode()  # a lone surrogate could be neither shown nor stored; Tidegate writes none
+    return Violation(Stage(item["stage"]), code, pointer, Severity(item["severity"]), message)
 
 
 def _fitting(parts: list[bytes], room: int) -> list[bytes]:
@@ -395,8 +397,11 @@ def _summary(violations: tuple[Violation, ...]) -> str:
     return message.decode() + more
 
 
-def _is_decimal(text: str) -> bool:
-    return text.isascii() and text.isdigit()
+def _natural(text: str, most: int) -> int:
+    """Return a decimal number without a sign. Raises ValueError for anything else, and for one above `most`."""
+    if text.isascii() and text.isdigit() and len(text) <= len(str(most)) and (number := int(text)) <= most:
+        return number
+    raise ValueError(f"not a number from 0 to {most}")
 
 
 def headers_of(message: Any) -> list[tuple[str, bytes | None]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -10,7 +9,7 @@ from enum import StrEnum
 from typing import Final
 
 from tidegate.contracts.document.semver import precedence
-from tidegate.contracts.document.terms import VERSION_PATTERN
+from tidegate.contracts.document.terms import is_version
 from tidegate.contracts.errors import NotFoundError
 from tidegate.gateway.alerts.alert import AlertKind, ProblemSummary
 from tidegate.gateway.registry.subject_scope import enforced_contract, subject_of_contract, topic_of_contract
@@ -41,7 +40,6 @@ _KEPT_WITHOUT_RECORDS: Final = timedelta(days=90)
 """Time after which the decision about a problem without records is removed."""
 _MOST_ENTRIES: Final = 20
 """Maximum number of problems that one check names in the audit log; one entry counts the others."""
-_VERSION: Final = re.compile(VERSION_PATTERN)
 _OPEN: Final = frozenset(ProblemState) - {ProblemState.RESOLVED}
 _IN_HAND: Final = frozenset({ProblemState.OPEN, ProblemState.ACKNOWLEDGED, ProblemState.REGRESSED})
 
@@ -280,7 +278,7 @@ def _has_recurred(index: StreamIndex, problem: StreamProblem) -> bool:
 
 def _is_at_least(version: str, least: str) -> bool:
     """Return whether a version is not lower than another; False if it is not semantic, as in forged headers."""
-    return bool(_VERSION.match(version)) and precedence(version) >= precedence(least)
+    return is_version(version) and precedence(version) >= precedence(least)
 
 
 def _ratio(stores: Stores, index: StreamIndex, problem: StreamProblem, now: datetime) -> float | None:

@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from tidegate.contracts.document.semver import precedence
 from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import ConflictError
 from tidegate.gateway.access.principal import ANONYMOUS, Principal, Role, require
@@ -158,7 +159,8 @@ class ProblemService:
     ) -> StreamProblem:
         """Change the state of a problem; return it afterwards.
 
-        To mute a problem takes the role approver of the subject, other changes the role producer. Raises NotFoundError
+        To mute a problem takes the role approver of the subject, other changes the role producer. A version that is not
+        published yet takes the role approver too, because until then the problem cannot come back. Raises NotFoundError
         and Forbidden; ConflictError for a state that only Tidegate sets.
         """
         if state is ProblemState.REGRESSED:
@@ -167,8 +169,8 @@ class ProblemService:
             )
         at = self._now()
         with self._database.writing() as stores:
-            role = Role.APPROVER if state is ProblemState.MUTED else Role.PRODUCER
-            subject = self._permit(stores, stream, role)
+            is_silent = state is ProblemState.MUTED or _is_ahead(stores, stream, resolved_in)
+            subject = self._permit(stores, stream, Role.APPROVER if is_silent else Role.PRODUCER)
             found = _one(stores, stream, problem, ProblemQuery(), at)
             after = found.decision.changed(
                 state, self._by.name, at, mute=mute, resolved_in=resolved_in, records=found.records
@@ -234,6 +236,12 @@ def put_decision(stores: Stores, problem: StreamProblem, after: ProblemDecision,
 def _one(stores: Stores, stream: str, problem: str, query: ProblemQuery, now: datetime) -> StreamProblem:
     index = StreamIndex(stores, stream, joined_problems)
     return _Facts(stores, index, query, now).problem(index.head_of(problem))
+
+
+def _is_ahead(stores: Stores, stream: str, version: str | None) -> bool:
+    """Return whether a version is higher than all versions of the stream's contract."""
+    highest = stores.contracts.highest_name(stream)
+    return version is not None and (highest is None or precedence(version) > precedence(highest))
 
 
 def _listed(stores: Stores, stream: str, query: ProblemQuery, now: datetime) -> ProblemList:

@@ -320,7 +320,10 @@ class _Session:
         """Return the seconds that are left. Raises Unavailable if there are none."""
         left = self._deadline - time.monotonic()
         if left <= 0:
-            raise Unavailable("the broker took too long to return the records")
+            raise Unavailable(
+                "the broker took too long to return the records; try again, or look for fewer: by their position in the "
+                "source topic, or with a filter"
+            )
         return left
 
 

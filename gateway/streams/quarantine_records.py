@@ -9,6 +9,8 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, Final
 
+from pydantic_core import to_json
+
 from tidegate.contracts.document.model import AvroSchema, DataContract
 from tidegate.contracts.errors import ContractError, NotFoundError
 from tidegate.contracts.explain.account import Explainer, Explanation
@@ -213,10 +215,14 @@ def _value(record: QuarantinedRecord, viewer: Viewer) -> tuple[bytes | None, fro
 
 
 def _decoded(text: bytes) -> Any:
+    """Return the value of JSON; None where there is none, or where an answer cannot hold it."""
     try:
-        return json.loads(text, parse_constant=lambda _: None)
-    except (ValueError, RecursionError):
+        found = json.loads(text, parse_constant=lambda _: None)
+        # Raises for a lone surrogate, and for more than 255 levels, a few of which are those of the answer.
+        to_json({"records": [{"value": [found]}]})
+    except (ValueError, RecursionError):  # PydanticSerializationError is a ValueError
         return None
+    return found
 
 
 def _readable(text: bytes) -> str | None:

@@ -51,7 +51,7 @@ class FoundPositions:
 
 
 class RecordSearch:
-    """A search of refused records for one reader, `by`.
+    """A search of refused records for one reader, `by`; `key_reader` reads the candidates for a key.
 
     Methods raise NotFoundError for an unknown stream, and Unavailable.
     """
@@ -60,12 +60,14 @@ class RecordSearch:
         self,
         index: QuarantineIndex,
         reader: QuarantineReader,
+        key_reader: QuarantineReader,
         masking: RecordMasking,
         database: Database,
         by: Principal,
     ) -> None:
         self._index = index
         self._reader = reader
+        self._key_reader = key_reader
         self._masking = masking
         self._database = database
         self._by = by
@@ -104,7 +106,7 @@ class RecordSearch:
         candidates = self._index.by_key(stream, key)
         found = {
             (each.pointer.partition, each.pointer.offset)
-            for each in self._reader.records(origin, candidates, _PATIENCE)
+            for each in self._key_reader.records(origin, candidates, _PATIENCE)
             if each.key == key
         }
         positions = tuple(each for each in candidates if each in found)

@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
+import numpy as np
+from pyroaring import BitMap64
+
 from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import ConflictError, NotFoundError
 from tidegate.contracts.fix.model import Fix
@@ -27,7 +30,7 @@ from tidegate.gateway.storage.database import Database
 from tidegate.gateway.storage.sql import ContractVersion, Stores
 from tidegate.gateway.streams.quarantine import Origin, QuarantinedRecord, QuarantineReader
 from tidegate.gateway.streams.quarantine_index.closures import closed_offsets
-from tidegate.gateway.streams.quarantine_index.columns import as_array
+from tidegate.gateway.streams.quarantine_index.columns import Integers, as_array
 from tidegate.gateway.streams.quarantine_index.filters import Offsets, QuarantineFilter, StreamIndex
 from tidegate.gateway.streams.quarantine_index.similarity import joined_problems
 
@@ -194,8 +197,7 @@ def open_positions(stores: Stores, stream: str, problem: str) -> Positions:
 
 
 def _positions(offsets: Offsets) -> Positions:
-    return Positions(
-        (partition, int(offset))
-        for (partition, chunk), low_bits in sorted(offsets.items())
-        for offset in as_array(low_bits, chunk)
-    )
+    parts: dict[int, list[Integers]] = {}
+    for (partition, chunk), low_bits in offsets.items():
+        parts.setdefault(partition, []).append(as_array(low_bits, chunk))
+    return Positions.of({partition: BitMap64(np.concatenate(found)) for partition, found in parts.items()})

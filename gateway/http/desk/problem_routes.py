@@ -101,6 +101,7 @@ def preview_replay(
 
 
 @router.post("/desk/streams/{stream}/problems/{problem}/replays")
+@checked
 def ask_for_replay(
     stream: str, problem: str, factory: FactoryDep, principal: PrincipalDep, form: FormDep
 ) -> Response:
@@ -111,6 +112,7 @@ def ask_for_replay(
 
 
 @router.post("/desk/streams/{stream}/problems/{problem}/discards")
+@checked
 def ask_to_discard(
     stream: str, problem: str, factory: FactoryDep, principal: PrincipalDep, form: FormDep
 ) -> Response:

@@ -322,7 +322,10 @@ class RecordInfo(BaseModel):
     violations: tuple[RecordViolation, ...]
     left_out: int = Field(description="Violations that did not fit into the headers.")
     key: str | None = None
-    value: Any = Field(default=None, description="The value, decoded; null where it is not JSON.")
+    value: Any = Field(
+        default=None,
+        description="The value, decoded; null where it is not JSON, nested too deep, or has a lone surrogate.",
+    )
     value_text: str | None = Field(
         default=None, description="The value as text: a record's own bytes, numbers as they were written."
     )

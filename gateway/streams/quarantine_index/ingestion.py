@@ -18,7 +18,8 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from tidegate.contracts.crash import described
 from tidegate.contracts.document.model import DataContract
-from tidegate.contracts.errors import TidegateError
+from tidegate.contracts.document.terms import is_version
+from tidegate.contracts.errors import TidegateError, Unavailable
 from tidegate.contracts.stream.evidence import headers_of
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
 from tidegate.gateway.registry.subject_reading import SubjectReader
@@ -191,11 +192,25 @@ class QuarantineIngestion:
         step = assigned.step
         if step is None:
             step = PartitionCommit(assigned.partition, RefusalBatch(), assigned.partition.next_offset)
-        headers = headers_of(message)
-        record = RawRefusal(
-            partition, offset, message.timestamp()[1], message.key(), message.value(), headers
-        )
-        if (read := assigned.reader.read(record)) is not None:
+        try:
+            headers = headers_of(message)
+            record = RawRefusal(
+                partition, offset, message.timestamp()[1], message.key(), message.value(), headers
+            )
+            read = assigned.reader.read(record)
+        except Unavailable:
+            raise
+        except Exception as failure:  # noqa: BLE001 - any producer can write to the topic; one record must not stop its index
+            read = None
+            if self._is_new(f"record of {topic}"):
+                _log.warning(
+                    "quarantined_record_skipped",
+                    topic=topic,
+                    partition=partition,
+                    offset=offset,
+                    error=described(failure),
+                )
+        if read is not None:
             step.batch.add(*read)
         assigned.step = PartitionCommit(step.claimed, step.batch, offset + 1, step.high)
         return 1
@@ -270,12 +285,23 @@ class QuarantineIngestion:
             self._retain_at = time.monotonic() + _RETAIN_SECONDS
             for place in [*self._assigned]:
                 self._retain(place, *edges[place])
+        # These were read before the ends. So a position that another process has advanced since is noticed.
+        revisions = {place: each.revision for place, each in known.items()}
         for start in range(0, len(free), _CLAIMED_AT_ONCE):
-            self._claim({place: wanted[place] for place in free[start : start + _CLAIMED_AT_ONCE]}, edges)
+            origins = {place: wanted[place] for place in free[start : start + _CLAIMED_AT_ONCE]}
+            self._claim(origins, edges, revisions)
 
-    def _claim(self, origins: dict[Place, Origin], edges: dict[Place, tuple[int, int]]) -> None:
+    def _claim(
+        self,
+        origins: dict[Place, Origin],
+        edges: dict[Place, tuple[int, int]],
+        revisions: dict[tuple[str, int], int],
+    ) -> None:
         ranges = [
-            OffsetRange(origin.contract_id, place[1], *edges[place]) for place, origin in origins.items()
+            OffsetRange(
+                origin.contract_id, place[1], *edges[place], revisions.get((origin.contract_id, place[1]))
+            )
+            for place, origin in origins.items()
         ]
         for (place, origin), claimed in zip(origins.items(), self._partitions.claim_all(ranges), strict=True):
             if claimed is not None:
@@ -340,7 +366,8 @@ class QuarantineIngestion:
 
     def _hints_of(self, stream: str, version: str) -> ContractHints:
         """Return the hints of a contract version; they are cached, because a published version never changes."""
-        if (stream, version) in self._unknown:  # every writer to the topic can name any version
+        # Every writer to the topic can name any version, also a text that the database refuses.
+        if (stream, version) in self._unknown or not is_version(version):
             return UNKNOWN_CONTRACT
         found = self._hints.get((stream, version))
         if found is None:
@@ -362,13 +389,19 @@ class QuarantineIngestion:
     def _set_aside(self, place: Place, error: KafkaError) -> None:
         """Stop reading a partition for a while, so that its error does not stop the others."""
         self._unassign(place)
+        self._aside[place] = time.monotonic() + _ASIDE_SECONDS
+        if self._is_new(place[0]):
+            _log.warning(
+                "quarantine_partition_set_aside", topic=place[0], partition=place[1], error=error.str()
+            )
+
+    def _is_new(self, what: str) -> bool:
+        """Return whether something was not logged in the last hour, and remember that it is."""
         now = time.monotonic()
-        self._aside[place] = now + _ASIDE_SECONDS
-        self._told = {topic: at for topic, at in self._told.items() if now < at + _TOLD_SECONDS}
-        if place[0] in self._told:
-            return
-        self._told[place[0]] = now
-        _log.warning("quarantine_partition_set_aside", topic=place[0], partition=place[1], error=error.str())
+        self._told = {told: at for told, at in self._told.items() if now < at + _TOLD_SECONDS}
+        is_new = what not in self._told
+        self._told.setdefault(what, now)
+        return is_new
 
     def _connected(self) -> Consumer:
         if self._consumer is None:

@@ -17,12 +17,16 @@ LEASE = timedelta(seconds=30)
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """The offsets [low, high) that a partition of a stream's quarantine topic holds."""
+    """The offsets [low, high) that a partition of a stream's quarantine topic holds.
+
+    `revision` is that of the indexed partition before the offsets were read; None if it was not indexed.
+    """
 
     stream: str
     partition: int
     low: int
     high: int
+    revision: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +52,16 @@ class IndexedPartitions:
         self._owner = owner
 
     def claim(self, stream: str, partition: int, low: int, high: int) -> IndexedPartition | None:
-        """Take the lease of one partition; return None if another process has it."""
-        return self.claim_all([OffsetRange(stream, partition, low, high)])[0]
+        """Take the lease of one partition, as `claim_all` does; its offsets are those of now."""
+        found = self._database.read(lambda stores: stores.quarantine.partition(stream, partition))
+        revision = None if found is None else found.revision
+        return self.claim_all([OffsetRange(stream, partition, low, high, revision)])[0]
 
     def claim_all(self, ranges: Sequence[OffsetRange]) -> list[IndexedPartition | None]:
         """Take the leases of partitions in one transaction; return None for each that another process has.
 
         A partition that ends before its indexed position belongs to a recreated topic: the index of the stream is
-        deleted and starts again.
+        deleted and starts again. None if another process has advanced the position since the end was read.
         """
         now = self._now()
         with self._database.writing() as stores:
@@ -66,6 +72,8 @@ class IndexedPartitions:
         if found is not None and self._is_foreign(found, now):
             return None
         if found is not None and found.next_offset > wanted.high:
+            if found.revision != wanted.revision:
+                return None
             stores.quarantine.drop(wanted.stream)
             stores.closures.drop(wanted.stream)
             stores.reasons.drop(wanted.stream)

@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from itertools import product
 from typing import Final
@@ -29,6 +29,8 @@ _PERMUTATIONS, _BANDS = 128, 64
 _LEAST_JACCARD = 0.1
 _WORD = re.compile(r"[a-z0-9#_.-]*[a-z0-9#]")
 _EXAMPLES = "sentences.json"
+_MOST_REMEMBERED = 16
+"""Maximum number of streams whose groups are cached; each takes up to 1 MB."""
 _EMPTY_WORDS = frozenset(
     [
         "a",
@@ -89,10 +91,16 @@ def joined_problems(facets: Iterable[Facet]) -> dict[bytes, bytes]:
     keys = {facet.facet: ProblemKey.read(facet) for facet in facets}
     representatives = {facet: facet for facet in keys}
     unreadable = sorted(facet for facet, key in keys.items() if key.is_noise)
-    for group in groups_of([(keys[facet].stage, keys[facet].sentence) for facet in unreadable]):
+    for group in _known_groups(tuple((keys[facet].stage, keys[facet].sentence) for facet in unreadable)):
         members = [unreadable[index] for index in group]
         representatives |= dict.fromkeys(members, min(members))
     return representatives
+
+
+@lru_cache(maxsize=_MOST_REMEMBERED)
+def _known_groups(sentences: tuple[tuple[str, str], ...]) -> tuple[tuple[int, ...], ...]:
+    """Return `groups_of`: for the most problems of a stream it takes seconds, and pages and checks ask again and again."""
+    return tuple(map(tuple, groups_of(sentences)))
 
 
 def groups_of(sentences: Sequence[tuple[str, str]], alike: float = ALIKE) -> list[list[int]]:

@@ -57,7 +57,22 @@ def test_an_event_pointer_is_read_as_it_is_written(pointer: EventPointer) -> Non
 
 
 @pytest.mark.parametrize(
-    "text", ["", "a", "a/1", "/1/2", "a/b/1/2", "a/-1/2", "a/1/x", "a/1/", "a/²/1", "a/1/2 "]
+    "text",
+    [
+        "",
+        "a",
+        "a/1",
+        "/1/2",
+        "a/b/1/2",
+        "a/-1/2",
+        "a/1/x",
+        "a/1/",
+        "a/²/1",
+        "a/1/2 ",
+        "a/2147483648/1",
+        "a/1/9223372036854775808",
+        "a/1/" + "9" * 5000,
+    ],
 )
 def test_what_is_no_event_pointer(text: str) -> None:
     with pytest.raises(ValueError, match="expected topic/partition/offset"):
@@ -99,6 +114,14 @@ def test_how_violations_are_written() -> None:
         b'{"violations":[{}]}',
         b'{"violations":[{"stage":"no","code":"a","pointer":"","severity":"error","message":""}]}',
         b"[" * 100_000,
+        b'{"violations":[],"left_out":1e400}',
+        b'{"violations":[],"left_out":-1}',
+        b'{"violations":[],"left_out":99999999999999999999}',
+        *(
+            b'{"violations":[{"stage":"rule","code":"%s","pointer":"%s","severity":"error","message":"%s"}]}'
+            % texts
+            for texts in ((rb"\ud800", b"", b""), (b"", rb"\ud800", b""), (b"", b"", rb"\ud800"))
+        ),
     ],
 )
 def test_what_is_no_list_of_violations(encoded: bytes) -> None:

@@ -71,6 +71,9 @@ def test_the_time_of_a_record_is_read_back() -> None:
     assert read_timestamp([("other", None), timestamp_header(1_700_000_000_123)]) == 1_700_000_000_123
     assert read_timestamp(None) is None
     assert read_timestamp([(timestamp_header(0)[0], None)]) is None
+    assert read_timestamp([timestamp_header(-1)]) == -1
+    for none in (1 << 54, -(1 << 54)):  # any producer can send it
+        assert read_timestamp([(timestamp_header(0)[0], b"%d" % none)]) is None
 
 
 def test_headers_that_say_nothing_are_left_out() -> None:
@@ -131,7 +134,7 @@ def test_the_format_of_this_release_is_read_and_no_other() -> None:
     assert read_evidence(refused_headers((FORMAT_HEADER, None))) is None
 
 
-@pytest.mark.parametrize("text", [b"+1", b"-1", b"1_0", b"", "\u0661".encode()])
+@pytest.mark.parametrize("text", [b"+1", b"-1", b"1_0", b"", "\u0661".encode(), b"9" * 30])
 def test_a_generation_is_a_decimal_number(text: bytes) -> None:
     assert read_evidence(refused_headers((GENERATION_HEADER, b"1"))) is not None
     assert read_evidence(refused_headers((GENERATION_HEADER, text))) is None
@@ -142,4 +145,12 @@ def test_the_end_of_a_batch_that_is_none_is_no_evidence() -> None:
     assert found is not None
     assert found.refusal is not None
     assert found.refusal.end == {0: 3}
-    assert read_evidence(refused_headers((BATCH_HEADER, b"[3]"), stage=Stage.EXPECTATION)) is None
+    for none in (
+        b"[3]",
+        b'{"0": 1e400}',
+        b'{"0": -1}',
+        b'{"-1": 3}',
+        b'{"0": 3.5}',
+        b'{"0": 9223372036854775808}',
+    ):
+        assert read_evidence(refused_headers((BATCH_HEADER, none), stage=Stage.EXPECTATION)) is None

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from tests.marks import examples
 from tidegate.contracts.verdict import Severity, Stage, Violation
+from tidegate.gateway.streams.quarantine_index import similarity
 from tidegate.gateway.streams.quarantine_index.facets import ProblemKey, offences_of
 from tidegate.gateway.streams.quarantine_index.shapes import shape_of
 from tidegate.gateway.streams.quarantine_index.similarity import (
@@ -118,6 +119,17 @@ def test_sentences_are_grouped_as_people_labelled_them() -> None:
     assert recall >= 0.77
     others = (harmonic_mean(precision_and_recall(labelled, each / 20)) for each in range(4, 16))
     assert harmonic_mean((precision, recall)) >= max(others)
+
+
+def test_the_same_problems_are_grouped_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page asks several times, and a change of a state asks while it holds the write lock."""
+    facets = [
+        ProblemKey("decode", "c", "", "", f"{each.sentence} again").facet("adm", "m")
+        for each in labelled_sentences()
+    ]
+    found = joined_problems(facets)
+    monkeypatch.setattr(similarity, "groups_of", lambda _: pytest.fail("they are grouped again"))
+    assert joined_problems(facets) == found
 
 
 @pytest.mark.parametrize("seed", range(5))

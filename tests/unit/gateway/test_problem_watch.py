@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -11,7 +12,9 @@ from tests.unit.gateway.quarantine_records import AGE, BROKEN, NOW, Process, ref
 from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.stream.closure import Closure
 from tidegate.contracts.stream.positions import Positions
+from tidegate.gateway.access.principal import Forbidden, Principal, read_grants
 from tidegate.gateway.factory import Factory
+from tidegate.gateway.http.models.examples import CONTRACT
 from tidegate.gateway.streams.problem_states import Mute, ProblemState
 from tidegate.gateway.streams.problem_watch import NewsKind, ProblemNews, ProblemWatch, resolve_emptied
 from tidegate.gateway.streams.problems import ProblemQuery, ProblemService
@@ -123,6 +126,25 @@ def test_a_resolved_problem_comes_back(world: World) -> None:
     world.refuse(1, version="1.1.0")
     assert (world.look(), world.state) == ([NewsKind.REGRESSED], ProblemState.REGRESSED)
     assert world.look() == []
+
+
+def test_a_version_that_is_not_published_takes_the_role_that_mutes(world: World, factory: Factory) -> None:
+    """Until it is published, the problem cannot come back and sends no alert."""
+    document = {**CONTRACT, "id": "adm", "topic": "adm", "version": "1.2.0"}
+    factory.registry().publish(json.dumps(document).encode(), "adm.json")
+    world.refuse(3)
+    producer, approver = (
+        ProblemService(factory.database, lambda: NOW, Principal(f"key:{role}", read_grants([role])))
+        for role in ("producer", "approver")
+    )
+    resolved = ProblemState.RESOLVED
+    with pytest.raises(Forbidden, match="approver"):
+        producer.change_state("adm", world.problem, resolved, resolved_in="12.0.0")
+    assert world.state is ProblemState.OPEN
+    producer.change_state("adm", world.problem, resolved, resolved_in="1.2.0")
+    approver.change_state("adm", world.problem, resolved, resolved_in="1.3.0")
+    producer.change_state("adm", world.problem, resolved)
+    assert world.state is resolved
 
 
 @pytest.mark.parametrize("resolved_in", [None, "1.0.0"])

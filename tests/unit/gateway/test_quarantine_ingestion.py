@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,10 +13,14 @@ from structlog.testing import capture_logs
 
 from tests.unit.gateway.conftest import only_sqlite
 from tests.unit.gateway.quarantine_records import NOW, refused
+from tidegate.contracts.stream.closure import Closure
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
+from tidegate.contracts.stream.positions import Positions
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.streams.quarantine_index import ingestion
+from tidegate.gateway.streams.quarantine_index.closures import add_closures
 from tidegate.gateway.streams.quarantine_index.ingestion import Place, QuarantineIngestion
+from tidegate.gateway.streams.quarantine_index.refusals import RawRefusal, RefusalReader
 
 pytestmark = [only_sqlite, pytest.mark.usefixtures("cluster")]
 
@@ -31,6 +36,7 @@ class Cluster:
         self.unreadable: dict[Place, int] = {}
         self.without_edges: dict[Place, int] = {}
         self.is_away = False
+        self.forged: dict[str, bytes] = {}
         self.assigned: dict[Place, int] = {}
 
     def list_topics(self, **_: Any) -> Any:
@@ -71,7 +77,11 @@ class Cluster:
                 self.assigned[place] = -1
             elif 0 <= offset < self.ends[place]:
                 stream = place[0].removesuffix(".quarantine")
-                found.append(_message(place[0], refused(offset, contract=stream, topic=stream)))
+                record = refused(offset, contract=stream, topic=stream)
+                if place == A and offset == 0:
+                    headers = [(name, self.forged.get(name, value)) for name, value in record.headers]
+                    record = replace(record, headers=headers)
+                found.append(_message(place[0], record))
                 self.assigned[place] += 1
         return found
 
@@ -168,6 +178,46 @@ def test_a_partition_whose_ends_are_unknown_is_set_aside_for_a_minute(
     assert indexed(factory) == {"a": 1, "b": 2}
 
 
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"tidegate.source": b"a/0/99999999999999999999"},
+        {"tidegate.source": b"a/9999999999/1"},
+        {"tidegate.contract": b"a@1.0.0\0"},
+        {"tidegate.contract": b"a@1.0.0\n"},
+        {"tidegate.violations": b'{"violations":[],"left_out":1e400}'},
+        {
+            "tidegate.violations": rb'{"violations":[{"stage":"rule","code":"\ud800","pointer":"","severity":"error","message":""}]}'
+        },
+    ],
+)
+def test_a_forged_record_does_not_stop_the_index(
+    index: QuarantineIngestion, cluster: Cluster, factory: Factory, forged: dict[str, bytes]
+) -> None:
+    """Any producer that may write to the topic can send these headers."""
+    cluster.forged = forged
+    cluster.ends[A] = 2
+    index.step()
+    assert indexed(factory) == {"a": 2, "b": 1}
+
+
+def test_a_record_that_cannot_be_read_is_skipped_and_logged_once_an_hour(
+    index: QuarantineIngestion, cluster: Cluster, factory: Factory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(_reader: RefusalReader, record: RawRefusal) -> None:
+        raise ZeroDivisionError(f"a defect with the value {record.value!r}")
+
+    cluster.ends[A] = 3
+    with monkeypatch.context() as patch, capture_logs() as logs:
+        patch.setattr(RefusalReader, "read", failing)
+        index.step()
+    assert indexed(factory) == {"a": 3, "b": 1}
+    skipped = [each for each in logs if each["event"] == "quarantined_record_skipped"]
+    assert [(each["topic"], each["offset"]) for each in skipped] == [("a.quarantine", 0), ("b.quarantine", 0)]
+    assert "ZeroDivisionError" in skipped[0]["error"]
+    assert "999" not in str(skipped)
+
+
 def test_an_error_of_the_client_begins_again_with_every_partition(
     index: QuarantineIngestion, cluster: Cluster, factory: Factory
 ) -> None:
@@ -195,3 +245,32 @@ def test_a_broker_that_does_not_answer_sets_no_partition_aside(
     index._disconnect()  # as the thread does after an error
     index.step()
     assert indexed(factory) == {"a": 1, "b": 1}
+
+
+def test_an_index_that_another_process_has_advanced_since_the_ends_were_read_is_kept(
+    index: QuarantineIngestion, cluster: Cluster, factory: Factory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looks like a topic that was made anew, but what was closed cannot be read again from any topic."""
+    other = QuarantineIngestion(factory.database, KafkaConnection("kafka:9092"), lambda: NOW)
+    other._stopping.set()
+    read_ends = index._edges
+
+    def advanced_afterwards(places: list[Place]) -> dict[Place, tuple[int, int]]:
+        found = read_ends(places)
+        cluster.ends[A] = 5
+        other.step()
+        other._partitions.release()
+        other._disconnect()
+        return found
+
+    monkeypatch.setattr(index, "_edges", advanced_afterwards)
+    closed = {Closure.REPLAYED: Positions([(0, 0)])}
+    factory.database.write(lambda stores: add_closures(stores, "a", closed))
+    index.step()
+    assert indexed(factory)["a"] == 5
+    assert len(factory.database.read(lambda stores: stores.closures.all("a"))) == 1
+    monkeypatch.setattr(index, "_edges", read_ends)
+    cluster.now += 61
+    cluster.ends[A] = 6
+    index.step()
+    assert indexed(factory)["a"] == 6

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,6 +17,8 @@ from tidegate.gateway.http.desk.record_access import viewer_of
 from tidegate.gateway.http.desk.record_views import View, record_view
 from tidegate.gateway.http.desk.rendering import page
 from tidegate.gateway.http.models.examples import CONTRACT
+from tidegate.gateway.http.models.quarantine import RecordsInfo
+from tidegate.gateway.http.native.quarantine import record_info
 from tidegate.gateway.streams.quarantine import QuarantinedRecord
 
 NAME = "hospital.admissions"
@@ -76,3 +79,22 @@ def test_a_class_that_a_later_version_no_longer_has_still_hides(factory: Factory
     publish(factory, "1.2.0", classification={"/note": "pii"})
     publish(factory, "1.3.0")
     assert "Zaphod" not in seen(factory, refused_by("1.2.0"))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b'{"age": "\\ud800"}',
+        b'{"\\udfff": 1}',
+        *(b"[" * depth + b"]" * depth for depth in (250, 253, 255, 300, 900, 100_000)),
+    ],
+)
+def test_an_answer_holds_each_record_that_can_be_refused(factory: Factory, value: bytes) -> None:
+    """Lone surrogates and deep nesting are reasons for a refusal. One such record must not hide the others."""
+    publish(factory, "1.2.0")
+    record = replace(refused_by("1.2.0"), value=value)
+    found = record_info(factory.record_masking().masked(record, most_bytes=1 << 20))
+    answer = json.loads(RecordsInfo(records=(found,), total=1).model_dump_json())
+    (shown,) = answer["records"]
+    assert shown["value"] is None or json.dumps(shown["value"]) == value.decode()
+    assert shown["value_text"] == value.decode()

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from pydantic import ValidationError
 from sqlalchemy import func, select
 
+from tidegate.contracts.document.terms import MOST_DAYS
 from tidegate.contracts.stream.report import BatchReport
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.settings import GatewaySettings
@@ -137,5 +139,21 @@ def test_the_setting_decides(settings: GatewaySettings, make_report: MakeReport)
         for n in range(1, 6):
             factory.reports().record(STREAM, make_report(n, committed_at=NOON + n * DAY))
         assert days_kept(factory) == [3, 4, 5]
+    finally:
+        factory.close()
+
+
+def test_a_retention_that_reaches_before_the_first_date_is_refused(
+    settings: GatewaySettings, make_report: MakeReport
+) -> None:
+    """It was accepted, and every report after the first of a stream failed."""
+    with pytest.raises(ValidationError, match="less than or equal to 36500"):
+        GatewaySettings(report_retention_days=MOST_DAYS + 1)
+    factory = Factory(settings.model_copy(update={"report_retention_days": MOST_DAYS}))
+    factory.database.migrate()
+    try:
+        for n in (1, 2):
+            factory.reports().record(STREAM, make_report(n, committed_at=NOON + n * DAY))
+        assert days_kept(factory) == [1, 2]
     finally:
         factory.close()
