@@ -103,6 +103,7 @@ class IcebergTable:
         self.name = name
         self._merge_mode = merge_mode
         self._merging: Merging | None = None
+        self._is_copied = False
         self._spark = spark
         self._merge_session: SparkSession | None = None
         self._quoted = ".".join(f"`{part}`" for part in name.split("."))
@@ -253,10 +254,11 @@ class IcebergTable:
         mark = uuid4().hex
         summary = {STAGED: mark, **(position_summary(at) if at is not None else {})}
         table = self._load()
+        self._is_copied = bool(files) and (self._merging is not None or _arranges(table))
         if files and self._merging is not None:
             self._stage_merged(self._merging, files, summary)
             return mark
-        if files and _arranges(table):
+        if self._is_copied:
             self._stage_arranged(files, summary)
             return mark
         append = table.newAppend() if files else table.newFastAppend()
@@ -271,8 +273,11 @@ class IcebergTable:
         return mark
 
     def tidy(self, files: Sequence[str]) -> None:
-        """Delete published files whose rows the table stores in other files, merged or sorted."""
-        if files and (self._merging is not None or _arranges(self._load())):
+        """Delete published files whose rows the table stores in other files, merged or sorted.
+
+        The last `stage` decides it: somebody may have partitioned or sorted the table since.
+        """
+        if self._is_copied:
             self.delete_files(files)
 
     def delete_files(self, files: Sequence[str]) -> None:

@@ -14,6 +14,7 @@ from tests.integration.enforce.line import KNOWN, SCHEMA, Line, Sent, row
 from tidegate.contracts.errors import StreamStopped
 from tidegate.spark_jobs.sinks.iceberg.catalogs import open_table
 from tidegate.spark_jobs.sinks.iceberg.table import table_name
+from tidegate.spark_jobs.steps import Step
 
 WIDE: dict[str, Any] = {
     "type": "object",
@@ -99,6 +100,30 @@ def test_a_partitioned_table_gets_its_rows_where_it_wants_them(line: Line, spark
         spark.table(f"{name}.partitions").select("partition.day", "record_count").orderBy("day").collect()
     )
     assert [tuple(each) for each in partitions] == [(date(2024, 1, 1), 2), (date(2024, 1, 2), 1)]
+    assert line.reconcile().holds
+    known = {Path(each.file.file_path.removeprefix("file:")).resolve() for each in tasks(line)}
+    assert data_files(line) == known
+
+
+@pytest.mark.parametrize("change", ["ADD PARTITION FIELD day", "WRITE ORDERED BY amount"])
+def test_files_stay_if_the_table_is_partitioned_or_sorted_while_they_are_published(
+    line: Line, spark: SparkSession, change: str
+) -> None:
+    """They were appended as they are. Deleted afterwards, as for a table that sorts, their rows would be lost."""
+    line.enforce()
+    line.produce(row(0, day="2024-01-01"), row(1, day="2024-01-02"))
+    changed = []
+
+    def change_meanwhile(_stream: str, step: Step) -> None:
+        if step is Step.STAGE and not changed:
+            changed.append(step)
+            spark.sql(f"ALTER TABLE {table_name(line.contract_id)} {change}")
+
+    line.enforce(change_meanwhile)
+    assert changed
+    assert [each["id"] for each in line.rows()] == ["r0", "r1"]
+    line.produce(row(2, day="2024-01-02"))
+    line.enforce()
     assert line.reconcile().holds
     known = {Path(each.file.file_path.removeprefix("file:")).resolve() for each in tasks(line)}
     assert data_files(line) == known
