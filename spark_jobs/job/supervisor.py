@@ -50,8 +50,8 @@ from tidegate.spark_jobs.settings import ContractSelection
 
 log = structlog.get_logger()
 
-_MAY_PASS = (Unavailable, PySparkException, Py4JError, KafkaException)
-"""Errors that may be temporary: of the broker, the registry, the store, or a lost worker."""
+_MAY_PASS = (Unavailable, PySparkException, Py4JError, KafkaException, OSError)
+"""Errors that may be temporary: of the broker, the registry, the store, a disk, or a lost worker."""
 
 _HEARTBEATS_AT_ONCE = 16
 _LONGEST_BACKOFF_SECONDS = 30.0

@@ -252,9 +252,14 @@ class QuarantineTable:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Add the remedy to an error that ends a stream: the table can be rebuilt if it is the stream's own."""
+        """Add the remedy to an error that ends a stream: the table can be rebuilt if it is the stream's own.
+
+        An error of a disk or an object store may pass.
+        """
         try:
             yield
+        except OSError as error:
+            raise Unavailable(f"{self.name}: {error}") from error
         except Fenced as error:
             # The ledger of the accepted rows decides who holds the stream; an attempt checks it after any failure.
             raise Unavailable(f"{self.name}: another instance has written to it") from error

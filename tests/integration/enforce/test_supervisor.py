@@ -282,14 +282,17 @@ def test_an_attempt_that_has_ended_is_freed(line: Line) -> None:
     assert freed() is None
 
 
+@pytest.mark.parametrize(
+    "error", [Unavailable("the store is away"), OSError("SLOW_DOWN: reduce your request rate")]
+)
 @pytest.mark.parametrize(("reset_seconds", "is_given_up"), [(0.001, False), (3600, True)])
 def test_restarts_are_forgotten_when_a_stream_has_run_for_a_while(
     make_line: Callable[..., Line],
-    spark: SparkSession,
     registry: Registry,
     publish: Publish,
     reset_seconds: float,
     is_given_up: bool,
+    error: Exception,
 ) -> None:
     """A stream that publishes nothing between two failures must not add them up for ever."""
     line = make_line(restart_limit=1, restart_reset_seconds=reset_seconds, restart_backoff_seconds=0.01)
@@ -300,10 +303,10 @@ def test_restarts_are_forgotten_when_a_stream_has_run_for_a_while(
         nonlocal failures
         if step is Step.JUDGE and failures < 3:
             failures += 1
-            raise Unavailable("the store is away")
+            raise error
 
     line.produce(row(0))
-    with running(spark, line, registry.url, fail_thrice) as stream:
+    with running(line.spark, line, registry.url, fail_thrice) as stream:
         eventually(lambda: bool(line.reports) or not stream.is_alive())
     assert (failures, len(line.reports)) == ((2, 0) if is_given_up else (3, 1))
     assert isinstance(stream.failure, Unavailable) == is_given_up
