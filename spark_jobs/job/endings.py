@@ -85,7 +85,7 @@ def shown_reason(error: BaseException) -> str:
 
 def brief(error: BaseException) -> str:
     """Return an error's message in one line; for a JVM error its innermost cause, without the stack."""
-    if not isinstance(error, (TidegateError, KafkaException, Py4JError, PySparkException)):
+    if not isinstance(error, (TidegateError, KafkaException, Py4JError, PySparkException, OSError)):
         return described(error)[:500]  # its message may quote a record
     first, *rest = str(error).strip().splitlines() or [""]
     causes = [line.removeprefix(_CAUSE) for line in rest if line.startswith(_CAUSE)]

@@ -359,8 +359,22 @@ class StagedSink:
             before = start.new_ledger(name, scan_from, slots)
         require_own(before, start.plan.contract.id, self._table.name)
         claimed = start.claimable(before).claim(slots, uuid4().hex[:8])
-        move_ledger(self._table, held, claimed, "claim")
+        self._take(held, claimed)
         return before, claimed
+
+    def _take(self, held: Ledger | None, claimed: Ledger) -> None:
+        """Replace the ledger by the claimed one. Raises Fenced if another instance has claimed it since.
+
+        Raises Unavailable if only its batch number has moved: the instance that ran before has published a batch, or a
+        delayed commit of this one has landed. The next attempt claims again.
+        """
+        try:
+            move_ledger(self._table, held, claimed, "claim")
+        except Fenced as error:
+            found = self._table.read()
+            if held is None or found is None or (found.epoch, found.instance) != (held.epoch, held.instance):
+                raise
+            raise Unavailable(f"{self._table.name}: a batch was published during the claim; again") from error
 
     def _require_unwritten(self, start: StreamStart, name: str) -> None:
         """Raise StreamStopped if a stream without a ledger has already written records."""

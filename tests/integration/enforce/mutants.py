@@ -102,11 +102,11 @@ def reading_what_was_aborted(module: Any) -> Apply:
 
 
 _CLAIMED = """claimed = start.claimable(before).claim(slots, uuid4().hex[:8])
-    move_ledger(self._table, held, claimed, "claim")"""
+    self._take(held, claimed)"""
 _UNCLAIMED = """if held is not None:
         return held, held
     claimed = before.claim(slots)
-    move_ledger(self._table, held, claimed, "claim")"""
+    self._take(held, claimed)"""
 _WATERMARK = "end = self._topics.latest(self._quarantine.name)"
 _COMMIT = "published = self._table.publish(mark, held, new)"
 _DATA = "self._table.publish(mark, held, held)"

@@ -27,11 +27,14 @@ from tests.integration.enforce.line import Line, Sent, row
 from tests.integration.enforce.registry import Registry
 from tests.integration.enforce.running import eventually, running
 from tests.integration.enforce.wire import send_batch
-from tidegate.contracts.errors import NotFoundError, Unavailable
+from tidegate.contracts.errors import Fenced, NotFoundError, Unavailable
+from tidegate.contracts.stream.ledger import Ledger
 from tidegate.spark_jobs.contract_source import RegistryGone
 from tidegate.spark_jobs.job.stream import Job
 from tidegate.spark_jobs.job.supervisor import run_streams
 from tidegate.spark_jobs.kafka.topics import Topics
+from tidegate.spark_jobs.sinks import staged
+from tidegate.spark_jobs.sinks.store import LedgerStore
 from tidegate.spark_jobs.steps import Step, ignore_steps
 
 
@@ -310,6 +313,41 @@ def test_restarts_are_forgotten_when_a_stream_has_run_for_a_while(
         eventually(lambda: bool(line.reports) or not stream.is_alive())
     assert (failures, len(line.reports)) == ((2, 0) if is_given_up else (3, 1))
     assert isinstance(stream.failure, Unavailable) == is_given_up
+
+
+@pytest.mark.parametrize(
+    "case",
+    [("iceberg", 0, None), ("delta", 0, None), ("postgresql", 0, None), ("iceberg", 1, Fenced)],
+    ids=lambda case: f"{case[0]}-{'claim' if case[1] else 'batch'}",
+)
+def test_a_claim_that_meets_a_batch_of_the_instance_before_is_made_again(
+    make_line: Callable[..., Line],
+    registry: Registry,
+    publish: Publish,
+    monkeypatch: pytest.MonkeyPatch,
+    case: tuple[str, int, type[Exception] | None],
+) -> None:
+    """A delayed commit of this instance has the same effect: nobody else claims the stream, and it must not end."""
+    sink, epochs, failure = case
+    line = make_line(sink=sink, restart_backoff_seconds=0.01)
+    publish(line.document())
+    line.enforce()
+    moved: list[Ledger] = []
+    move_ledger = staged.move_ledger
+
+    def meet(table: LedgerStore, held: Ledger, new: Ledger, during: str) -> None:
+        if not moved:
+            moved.append(held.model_copy(update={"epoch": held.epoch + epochs, "n": held.n + 1 - epochs}))
+            move_ledger(table, held, moved[0], "test")
+        move_ledger(table, held, new, during)
+
+    monkeypatch.setattr(staged, "move_ledger", meet)
+    line.produce(row(0))
+    with running(line.spark, line, registry.url) as stream:
+        eventually(lambda: bool(line.reports) or not stream.is_alive())
+    assert (failure is None) == (stream.failure is None)
+    assert failure is None or isinstance(stream.failure, failure)
+    assert len(line.rows()) == (1 if failure is None else 0)
 
 
 def test_a_batch_that_hangs_is_reported_with_the_heartbeat_and_logged_once(

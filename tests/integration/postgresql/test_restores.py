@@ -13,6 +13,7 @@ from tests.integration.postgresql.staging import Record, claimed, plan_of, publi
 from tidegate.contracts.errors import StreamStopped
 from tidegate.contracts.stream.ledger import BatchTotals, Ledger, PublishedBatch
 from tidegate.spark_jobs.sinks.postgresql.table import PostgresqlTable
+from tidegate.spark_jobs.sinks.store import move_ledger
 
 MakeTable = Callable[..., PostgresqlTable]
 SECOND = PublishedBatch({0: 9}, {0: 12}, {}, BatchTotals(written=3), "hospital.admissions@1.0.0", 1)
@@ -84,6 +85,17 @@ def test_fewer_rows_than_the_ledger_counts_are_logged(url: str, make_table: Make
     with structlog.testing.capture_logs() as again:
         claimed(make_table(), plan_of())
     assert not again
+
+
+def test_replayed_rows_are_counted_once(url: str, make_table: MakeTable) -> None:
+    two_batches(make_table(), url)
+    held = claimed(make_table(), plan_of())
+    assert held.totals.written == 12
+    move_ledger(make_table(), held, held.model_copy(update={"replayed": 2}), "test")
+    run(url, "VACUUM FULL hospital.admissions")
+    with structlog.testing.capture_logs() as logged:
+        claimed(make_table(), plan_of())
+    assert logged == []
 
 
 def test_rows_and_ledger_of_one_moment_go_on(url: str, make_table: MakeTable) -> None:
