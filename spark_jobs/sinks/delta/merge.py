@@ -70,19 +70,22 @@ def read_ledger(location: str, snapshot: Any, jvm: Any) -> Ledger | None:
     Building the state takes Spark jobs, and the ledger is in the newest commit unless another writer has committed
     since. Raises StreamStopped if the commit with the ledger was cleaned up; this needs a crash, and then weeks.
     """
-    io = load_file_io({}, location)
     newest = snapshot.version()
-    for version in range(newest, max(-1, newest - _COMMITS_LOOKED_AT), -1):
+    return _in_log(location, newest, newest - _COMMITS_LOOKED_AT) or _in_state(location, snapshot, jvm)
+
+
+def _in_log(location: str, newest: int, before: int) -> Ledger | None:
+    """Return the newest ledger of the commits in (before, newest]; None if none of those that are left has one."""
+    io = load_file_io({}, location)
+    for version in range(newest, max(-1, before), -1):
         try:
             with io.new_input(f"{location}/_delta_log/{version:020d}.json").open() as file:
                 actions = [json.loads(line) for line in file.read().splitlines()]
         except FileNotFoundError:
-            break  # cleaned up: a checkpoint has the state
+            return None  # cleaned up: a checkpoint has the state
         if (found := ledger_in_commit(actions)) is not None:
             return found
-        if version == 0:
-            return None
-    return _in_state(location, snapshot, jvm)
+    return None
 
 
 def ledger_of_version(location: str, version: int) -> Ledger | None:
@@ -130,9 +133,12 @@ def _in_state(location: str, snapshot: Any, jvm: Any) -> Ledger | None:
         return None
     found = Ledger.parse(text)
     versions = {str(each.appId()): int(each.version()) for each in as_java(snapshot.setTransactions())}
-    if versions.get(found.name, 0) != found.epoch + found.n:
-        raise StreamStopped(
-            f"{location}: the commit that moved the ledger last was cleaned up before it was noted in the table's state; "
-            f"restore the table to a version with a ledger of its own, or {BEGIN_AGAIN}"
-        )
-    return found
+    if versions.get(found.name, 0) == found.epoch + found.n:
+        return found
+    # A crash came between a MERGE and the commit that notes its ledger in the state, and other commits followed.
+    if (moved := _in_log(location, snapshot.version(), -1)) is not None:
+        return moved
+    raise StreamStopped(
+        f"{location}: the commit that moved the ledger last was cleaned up before it was noted in the table's state; "
+        f"restore the table to a version with a ledger of its own, or {BEGIN_AGAIN}"
+    )

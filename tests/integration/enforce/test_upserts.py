@@ -15,6 +15,7 @@ from tidegate.contracts.errors import Fenced, NotFoundError, StreamStopped
 from tidegate.contracts.stream.evidence import read_evidence
 from tidegate.contracts.stream.ledger import BatchTotals, Ledger, PublishedBatch
 from tidegate.contracts.verdict import Stage
+from tidegate.spark_jobs.sinks.delta import merge
 from tidegate.spark_jobs.sinks.delta.table import DeltaTable
 from tidegate.spark_jobs.sinks.iceberg.catalogs import open_table
 from tidegate.spark_jobs.sinks.iceberg.table import LEDGER_PROPERTY
@@ -106,9 +107,13 @@ def test_delta_moves_merged_rows_and_ledger_in_one_commit(upserting: Line) -> No
     assert has_vectors is (line.settings.merge_mode == "merge-on-read")
 
 
+@pytest.mark.parametrize("commits", [0, 3])
 @pytest.mark.parametrize("upserting", DELTA[:1], indirect=True)
-def test_delta_knows_a_merge_that_was_killed_before_its_ledger_was_noted(upserting: Line) -> None:
-    """What the merge's own commit says is enough: the commit after it is for the log's checkpoints."""
+def test_delta_knows_a_merge_that_was_killed_before_its_ledger_was_noted(
+    upserting: Line, monkeypatch: pytest.MonkeyPatch, commits: int
+) -> None:
+    """What the merge's own commit says is enough, also behind more commits of others than are looked at first."""
+    monkeypatch.setattr(merge, "_COMMITS_LOOKED_AT", 2)
     line = upserting
     line.produce(row(0), row(2), row(0, 2))
     line.enforce()
@@ -120,6 +125,8 @@ def test_delta_knows_a_merge_that_was_killed_before_its_ledger_was_noted(upserti
     jvm = line.spark._jvm
     assert jvm is not None
     jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+    for number in range(commits):
+        line.spark.sql(f"ALTER TABLE delta.`{line.delta().name}` SET TBLPROPERTIES ('by.hand' = '{number}')")
     assert line.ledger() == expected
     line.produce(row(2, 2))
     line.enforce()
