@@ -33,7 +33,10 @@ def require_same(topics: Topics, source: TopicDescription, ledger: Ledger) -> No
 
 
 def resume(ledger: Ledger, source: TopicDescription, earliest: Vector, latest: Vector) -> Vector:
-    """Return the offsets from which reading continues, by partition. Raises StreamStopped if records are missing."""
+    """Return the offsets from which reading continues, by partition. Raises StreamStopped if records are missing.
+
+    Raises Unavailable for a partition that the broker does not know: partitions are added, and never removed.
+    """
     if ledger.topic_id != source.topic_id:
         raise StreamStopped(not_its_topic(source.name, ledger))
     for partition, end in sorted(of_topic(ledger.end).items()):
@@ -42,9 +45,14 @@ def resume(ledger: Ledger, source: TopicDescription, earliest: Vector, latest: V
                 f"{source.name}: partition {partition} begins at {earliest[partition]}, the ledger ends at {end}: records "
                 f"were deleted before they were judged. {_without_them(ledger, partition, earliest[partition])}"
             )
+        if partition not in latest and end > 0:
+            raise Unavailable(
+                f"{source.name}: the broker does not know partition {partition} yet, of which records were judged; the stream "
+                f"tries again. If the partition is lost, begin again with an empty output: tidegate archive {ledger.stream}"
+            )
         if latest.get(partition, 0) < end:
             raise StreamStopped(
-                f"{source.name}: partition {partition} ends at {latest.get(partition, 0)}, before the ledger's {end}: "
+                f"{source.name}: partition {partition} ends at {latest[partition]}, before the ledger's {end}: "
                 "the broker has lost records that were judged. Restore them. If they are lost, archive the output and begin "
                 f"again with the records that the topic has: tidegate archive {ledger.stream}"
             )

@@ -222,11 +222,11 @@ class DeltaTable:
         was restored to a version before `held`.
         """
         files = json.loads(mark)
-        if held is not None and not is_rebuilt:
-            require_unrestored(self._location, self._snapshot().version(), held)
         if files and self._merge is not None and held is not None:
+            if not is_rebuilt:
+                require_unrestored(self._location, self._snapshot().version(), held)
             return self._publish_merged(self._merge, files, held, new)
-        return self._publish_added([self._added(name) for name in files], held, new)
+        return self._publish_added([self._added(name) for name in files], held, new, is_rebuilt=is_rebuilt)
 
     def _publish_merged(
         self, merge: DeltaMerge, files: Sequence[str], held: Ledger, new: Ledger
@@ -244,30 +244,47 @@ class DeltaTable:
             self._require_held(self._snapshot(), held)
             self._require_overtaken(failure)
             return None
+        self._require_unrestored_meanwhile(held)
         # Conflicts with other writers do not matter: the merge is committed, and its commit has the ledger meanwhile.
-        while self._publish_added([], found, found) is None:
+        while self._publish_added([], found, found, is_rebuilt=False) is None:
             log.info("table_changed_meanwhile", table=self.name)
         return found
 
     def _publish_added(
-        self, added: Sequence[dict[str, Any]], held: Ledger | None, new: Ledger
+        self, added: Sequence[dict[str, Any]], held: Ledger | None, new: Ledger, *, is_rebuilt: bool
     ) -> Ledger | None:
         transaction = self._log().startTransaction()
+        compared = None if is_rebuilt else held
+        if compared is not None:
+            require_unrestored(self._location, transaction.readVersion(), compared)
         # A later commit of the ledger conflicts on the domain.
         self._require_held(transaction.snapshot(), held)
         changes = {"domain": LEDGER_DOMAIN, "configuration": new.text, "removed": False}
         version = {"appId": new.name, "version": new.epoch + new.n, "lastUpdated": _now_ms()}
         actions = [*added, {"txn": version}, {"domainMetadata": changes}]
+        follows = False
         try:
-            transaction.commit(self._actions(actions), self._operation(new.text))
+            landed = transaction.commit(self._actions(actions), self._operation(new.text))
+            follows = landed == transaction.readVersion() + 1
         except JAVA_ERRORS as error:
             # The outcome of the commit may be unknown; the ledger shows it.
-            if self.read() == new:
-                return new
-            self._require_held(self._snapshot(), held)
-            self._require_overtaken(error)
-            return None
+            if self.read() != new:
+                self._require_held(self._snapshot(), held)
+                self._require_overtaken(error)
+                return None
+        if compared is not None and not follows:
+            self._require_unrestored_meanwhile(compared)
         return new
+
+    def _require_unrestored_meanwhile(self, held: Ledger) -> None:
+        """Raise StreamStopped if the table was restored between its last look and the newest commit of the ledger.
+
+        To Delta, a RESTORE conflicts with no append. Later starts look no further back than this commit.
+        """
+        for version in range(self._snapshot().version(), 0, -1):
+            if ledger_of_version(self._location, version) is not None:
+                require_unrestored(self._location, version - 1, held)
+                return
 
     def _require_overtaken(self, error: Exception | None) -> None:
         """Raise Unavailable for an error that is not a conflict with another writer; conflicts may be retried."""
@@ -292,8 +309,8 @@ class DeltaTable:
             self._require_held(self._snapshot(), held)
             self._require_overtaken(failure)
             # Another commit came first, or there was no row to delete: then there was no commit.
-            return None if failure is not None else self._publish_added([], held, new)
-        while self._publish_added([], new, new) is None:
+            return None if failure is not None else self._publish_added([], held, new, is_rebuilt=False)
+        while self._publish_added([], new, new, is_rebuilt=False) is None:
             log.info("table_changed_meanwhile", table=self.name)
         return new
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -22,6 +23,8 @@ from tests.integration.enforce.running import running
 from tests.marks import full
 from tidegate.contracts.errors import StreamStopped
 from tidegate.contracts.stream.ledger import BatchTotals
+from tidegate.spark_jobs.sinks.delta.merge import DeltaMerge
+from tidegate.spark_jobs.sinks.delta.table import DeltaTable
 from tidegate.spark_jobs.sinks.iceberg.history import PROOF_TAGS, PUBLISHED_TAG
 from tidegate.spark_jobs.sinks.iceberg.table import IcebergTable, table_name
 from tidegate.spark_jobs.sinks.postgresql.table import qualified_name
@@ -243,6 +246,32 @@ def test_a_delta_table_that_is_restored_stops_the_stream(make_line: Callable[...
     line.enforce()
     assert len(line.rows()) == 10
     assert line.reconcile().holds
+
+
+@pytest.mark.parametrize("moment", ["before the transaction", "in the transaction", "before the merge"])
+def test_a_delta_table_that_is_restored_while_a_batch_is_published_stops_the_stream(
+    make_line: Callable[..., Line], monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """To Delta it is no conflict, and later starts would look no further back than that batch."""
+    line = make_line(sink="delta")
+    owner, name = DeltaTable, "_added" if moment.startswith("before") else "_actions"
+    if moment == "before the merge":
+        line = make_line(sink="delta", write_mode="upsert", merge_mode="merge-on-read")
+        line.contracts.plan = line.plan(primary_key=["id"])
+        owner, name = DeltaMerge, "expected_ledger"
+    restore = with_two_delta_batches(line)
+    work, restored = getattr(owner, name), []
+
+    def restore_meanwhile(*arguments: Any) -> Any:
+        if not restored and (name != "_actions" or len(arguments[1]) > 2):  # the commit with the rows
+            restored.append(restore())
+        return work(*arguments)
+
+    monkeypatch.setattr(owner, name, restore_meanwhile)
+    line.produce(row(9))
+    with pytest.raises(StreamStopped, match="was restored"):
+        line.enforce()
+    assert restored
 
 
 def forget_log(line: Line) -> None:

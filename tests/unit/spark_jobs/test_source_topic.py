@@ -74,13 +74,16 @@ def test_the_partition_of_a_history_is_not_looked_for_in_the_topic() -> None:
     assert resume(with_history, SOURCE, {0: 3, 1: 0}, {0: 20, 1: 5}) == {0: 10, 1: 5}
 
 
-def test_a_partition_that_the_topic_lacks_stops_the_stream_only_if_its_records_were_judged() -> None:
+def test_a_partition_whose_records_were_judged_is_waited_for_and_must_not_be_shorter() -> None:
+    """A broker that lags behind the controller does not know a new partition for a moment."""
     unjudged, judged = (LEDGER.model_copy(update={"end": {0: 10, 1: end}}) for end in (0, 1))
     assert resume(unjudged, SOURCE, {0: 3}, {0: 20}) == {0: 10}
+    with pytest.raises(Unavailable, match=r"does not know partition 1 yet.*tidegate archive h\.a"):
+        resume(judged, SOURCE, {0: 3}, {0: 20})
     with pytest.raises(
         StreamStopped, match="partition 1 ends at 0, before the ledger's 1: the broker has lost"
     ):
-        resume(judged, SOURCE, {0: 3}, {0: 20})
+        resume(judged, SOURCE, {0: 3, 1: 0}, {0: 20, 1: 0})
 
 
 def test_the_topic_of_a_contract_is_found_or_named_with_what_to_do() -> None:
