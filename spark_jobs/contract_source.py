@@ -237,7 +237,7 @@ class RegistryContract:
         """Return the error for a rejected key: CredentialsError for a stream without a contract, else Unavailable."""
         reason = (
             f"the registry at {self._client.base_url} answers {status} to this job: set TIDEGATE_REGISTRY_TOKEN (or "
-            f"TIDEGATE_REGISTRY_USER and TIDEGATE_REGISTRY_PASSWORD) to a key that may publish {self._contract_id}"
+            f"TIDEGATE_REGISTRY_USER and TIDEGATE_REGISTRY_PASSWORD) to a key with the role reporter for {self._contract_id}"
         )
         return CredentialsError(reason) if self._plan is None else Unavailable(reason)
 

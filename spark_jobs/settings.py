@@ -109,7 +109,9 @@ class SinkSettings(KafkaSettings, SparkSettings):
     )
 
     bootstrap_servers: str = Field(description="Kafka brokers, as host:port,host:port.")
-    warehouse: Path = Field(description="Directory of the tables, and of the Iceberg catalog.")
+    warehouse: Path = Field(
+        description="Local folder of the tables and of the default Iceberg catalog; required with other catalogs too."
+    )
     sink: str = Field(default="iceberg", description=f"Where accepted records go: {', '.join(SINKS)}.")
     postgresql_url: SecretStr | None = Field(
         default=None, description="Database of the PostgreSQL sink: postgresql://user:password@host/database."
@@ -167,6 +169,15 @@ class SinkSettings(KafkaSettings, SparkSettings):
             place["warehouse"] = properties.get("warehouse", "")
         digest = sha256(json.dumps(place, sort_keys=True).encode()).hexdigest()
         return f"{self.sink}-{digest[:8]}"
+
+    @field_validator("warehouse", mode="before")
+    @classmethod
+    def _is_folder(cls, value: object) -> object:
+        if "://" in str(value):  # as a path it would be a folder with this name
+            raise ValueError(
+                "the warehouse is a local folder; name an object store in TIDEGATE_CATALOG_PROPERTIES"
+            )
+        return value
 
     @field_validator("sink")
     @classmethod

@@ -267,7 +267,7 @@ class RegistryControl:
         if not answer.is_success:
             raise StreamStopped(
                 f"{self._unsent.sentence}. The registry refused the report ({answer.status}): give the job a key "
-                f"that may publish {self._stream}, and start again"
+                f"with the role reporter for {self._stream}, and start again"
             )
         self._unsent = None
         return True

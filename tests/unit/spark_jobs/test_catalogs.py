@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from tidegate.contracts.errors import NotFoundError, SettingsError, Unavailable
 from tidegate.spark_jobs.settings import SinkSettings
@@ -73,3 +74,10 @@ def test_a_database_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="does not answer: OperationalError"):
         open_table(settings(tmp_path, type="jdbc", uri=f"jdbc:sqlite:{file}"), "a.b")
     assert file.stat().st_size == 0
+
+
+@pytest.mark.parametrize("address", ["s3://bucket/lake", "hdfs://name:8020/lake", "file:///lake"])
+def test_a_warehouse_is_a_folder_and_no_address(address: str) -> None:
+    """As a path it would be a folder `s3:` of the working directory, in which the tables are lost."""
+    with pytest.raises(ValidationError, match="name an object store in TIDEGATE_CATALOG_PROPERTIES"):
+        SinkSettings.model_validate({"bootstrap_servers": "kafka:9092", "warehouse": address})
