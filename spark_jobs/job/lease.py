@@ -40,11 +40,8 @@ _RENEWALS = 4
 """How often the owner renews the lease during the lease's length."""
 _SETTLE_SECONDS = 0.3
 """How long another instance may take from reading a free lease to writing its name."""
-_NEVER: Final = (
-    KafkaError.GROUP_AUTHORIZATION_FAILED,
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-)
+_FORBIDDEN: Final = (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.TOPIC_AUTHORIZATION_FAILED)
+_NEVER: Final = (*_FORBIDDEN, KafkaError.UNKNOWN_TOPIC_OR_PART)
 """Errors that waiting does not cure. The stream runs without a lease, and reports itself what it lacks."""
 _COORDINATOR_STARTS: Final = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -158,7 +155,8 @@ class Lease:
                     stopping.wait(self._seconds / _LOOKS)
                 entry = self._read()
             except KafkaException as error:
-                if not self.is_waiting or _code(error) in _NEVER:
+                # A standby has seen the topic. A broker that has just started does not know it for a moment.
+                if not self.is_waiting or _code(error) in _FORBIDDEN:
                     raise
                 # The owner may not reach the broker either, and cannot renew its lease: its time starts again.
                 since = time.monotonic()

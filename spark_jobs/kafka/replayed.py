@@ -124,7 +124,8 @@ def resent_ahead(kafka: KafkaConnection, ledger: Ledger) -> Positions:
     """
     before = ledger.closed.get(Closure.RESENT)
     name = chain_of(ledger.name, Closure.RESENT)
-    texts = list(read_texts(kafka, replayed_topic(ledger.topic)))
+    # Not kept: the topic has a record for each chunk of each replay, for ever.
+    texts = read_texts(kafka, replayed_topic(ledger.topic))
     return following(name, "" if before is None else before.digest, texts)
 
 

@@ -7,11 +7,13 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from threading import Event
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from pydantic import SecretStr
 
-from tidegate.spark_jobs.job.lease import _has_died, _machine, lease_group
+from tidegate.spark_jobs.job.lease import Lease, _Entry, _has_died, _machine, lease_group
 from tidegate.spark_jobs.kafka.consumer_group import group_of
 from tidegate.spark_jobs.settings import JobSettings
 from tidegate.spark_jobs.sinks.delta.table import table_location
@@ -101,3 +103,28 @@ def test_a_container_of_the_same_host_name_is_not_taken_for_dead(machine: str) -
     for pid in (os.getpid(), ended.pid):
         assert not _has_died(f"{socket.gethostname()}/{machine}/{pid}/abc")
     assert not _has_died(f"{socket.gethostname()}/{ended.pid}/abc"), "as an earlier release wrote it"
+
+
+def test_a_standby_waits_for_a_topic_that_a_new_broker_does_not_know_yet(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without the lease, it would run beside an instance that takes the lease later and fences it."""
+    lease = Lease(SETTINGS.model_copy(update={"lease_seconds": 0.1}), "s")
+    entries: list[_Entry | None] = [_Entry("another", 1), _Entry("another", 2)]
+    missing = iter([KafkaError.UNKNOWN_TOPIC_OR_PART] * 2)
+    written: list[str] = []
+
+    def read(_lease: Lease) -> _Entry | None:
+        return _Entry(written[-1], 1) if written else entries[0] if len(entries) == 1 else entries.pop(0)
+
+    def write(_lease: Lease, owner: str) -> None:
+        if (code := next(missing, None)) is not None:
+            raise KafkaException(KafkaError(code))
+        written.append(owner)
+
+    monkeypatch.setattr(Lease, "_read", read)
+    monkeypatch.setattr(Lease, "_write", write)
+    monkeypatch.setattr(Lease, "_begin_renewal", lambda _: begun.append("lease"))
+    begun: list[str] = []
+    assert lease.acquire("topic", Event(), lambda: begun.append("standby"))
+    assert begun == ["standby", "lease"]
