@@ -102,8 +102,10 @@ def _causes(
         elif each.stage is Stage.RULE:
             cause = by_rule[each.code]
         else:
+            # A step of digits is the name of a property, or the index of an element.
             pointer = _any_element(each.pointer)
-            cause = by_place.get((each.code, pointer), f"{each.code} {pointer}")
+            exact = by_place.get((each.code, each.pointer))
+            cause = exact or by_place.get((each.code, pointer), f"{each.code} {pointer}")
         causes[cause if isinstance(cause, str) else id(cause)] = cause
     return list(causes.values())
 

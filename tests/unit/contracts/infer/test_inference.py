@@ -276,6 +276,14 @@ def test_mixed_types_are_kept_if_both_are_usual_and_a_mistake_if_one_is_rare() -
     assert (mistake.exceptions, mistake.first) == (1, (51,))
 
 
+@pytest.mark.parametrize("name", ["year", "2024"])
+def test_exceptions_of_a_field_explain_refusals_whatever_its_name(name: str) -> None:
+    """A name of digits is not the index of an element."""
+    found = inferred([{name: "unknown" if n % 200 == 7 else n} for n in range(10_000)])
+    assert found.evaluation.explained > 0
+    assert found.evaluation.unexpected.count == 0
+
+
 def test_records_that_cannot_be_read_are_counted_with_positions() -> None:
     records: list[Any] = [{"a": index} for index in range(500)]
     records[99] = b'{"a": '
