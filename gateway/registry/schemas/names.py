@@ -32,11 +32,16 @@ def context_of(name: str) -> str:
 
 def canonical(name: str) -> str:
     """Return the canonical name of a subject, without the default context. Raises Refused (42208)."""
-    if any(ord(character) < 0x20 or 0xD800 <= ord(character) < 0xE000 for character in name):
-        raise invalid_subject(ascii(name)[1:-1], "it holds control characters")
+    if any(map(_is_control, name)):
+        raise invalid_subject(ascii(name)[1:-1], "it holds a control character or half of a surrogate pair")
     if len(name) > _MAX_CHARACTERS:
         raise invalid_subject(f"{name[:40]}...", f"it is longer than {_MAX_CHARACTERS} characters")
     return _DEFAULT.sub("", name)
+
+
+def _is_control(character: str) -> bool:
+    code = ord(character)
+    return code < 0x20 or 0x7F <= code < 0xA0 or 0xD800 <= code < 0xE000
 
 
 def subject_to_register(name: str) -> str:
@@ -44,7 +49,7 @@ def subject_to_register(name: str) -> str:
     found = canonical(name)
     if not unqualified(found).strip():
         raise invalid_subject(found, "it is empty")
-    if found in {"__GLOBAL", "__EMPTY"}:
+    if unqualified(found) in {"__GLOBAL", "__EMPTY"}:
         raise invalid_subject(found, "it is reserved")
     return found
 

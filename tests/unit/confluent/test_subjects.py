@@ -38,7 +38,15 @@ def test_a_subject_may_have_any_name(ask: Ask, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/subjects/%00x/versions", "/subjects/%20/versions", "/subjects/__GLOBAL/versions"]
+    "path",
+    [
+        "/subjects/%00x/versions",
+        "/subjects/%7Fx/versions",
+        "/subjects/%C2%85x/versions",
+        "/subjects/%20/versions",
+        "/subjects/__GLOBAL/versions",
+        "/subjects/:.team:__GLOBAL/versions",
+    ],
 )
 @only_sqlite
 def test_some_names_are_refused(ask: Ask, path: str) -> None:
