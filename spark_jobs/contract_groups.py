@@ -1,4 +1,4 @@
-"""The compatibility groups of a stream's contract, and the newest version of each, from the registry."""
+"""Fetch the compatibility groups of a contract: sets of versions that need not be compatible with other sets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def compile_answer(answer: RegistryAnswer, name: str, mask_key: MaskKey | None) 
         require_key(contract, mask_key)
         return compile_plan(contract, mask_key)
     except ContractError as error:
-        # The registry compiled the contract when it was published, so its release is another one.
+        # The registry compiled this contract when it was published, so registry and job run different releases.
         problems = "; ".join(map(str, error.problems))
         raise StreamStopped(
             f"the contract of the registry cannot be read by this version: {problems}. Upgrade the job, or publish a "
@@ -52,7 +52,8 @@ class GroupSource:
     def current(self, latest: EnforcementPlan) -> EnforcementPlan:
         """Return the plan of all groups, or `latest` for a subject with fewer than two.
 
-        Raises Unavailable and httpx.HTTPError, and ContractError for versions that cannot write one table.
+        Raises Unavailable, httpx.HTTPError, StreamStopped and SettingsError; ContractError for versions that cannot
+        share one table.
         """
         answer = send(self._client, requests.compatibility_groups(self._contract_id, self._etag))
         if answer.status != httpx.codes.NOT_MODIFIED:
@@ -65,6 +66,7 @@ class GroupSource:
         if len(found.groups) < 2 or found.newest is None:
             self._plans = {}
             return None
+        # The newest version is compiled already.
         known = {**self._plans, latest.contract.version: latest}
         # One more than the limit is enough for the error about too many groups.
         wanted = sorted(versions)[: MOST_GROUPS + 1]

@@ -79,8 +79,10 @@ def _new_refusals(
     before = {rule.id: rule for rule in old.contract.rules}
     known: list[Predicate] | None = None
     proofs, budget = MAX_PROOFS, Budget(MAX_STEPS)
-    # A contract that only alerts also writes records that break its schema. For these, a CEL error breaks no rule.
+    # With `on_violation: alert`, records that violate the schema are written too. A CEL rule that fails on such a record
+    # does not refuse it. So nothing may be concluded from the schema.
     fits = old.contract.on_violation is not OnViolation.ALERT
+    # Such records then also depend on the schema by which they are read.
     is_reread = not fits and old.contract.schema_ != new.contract.schema_
     members = _members_of(old, budget)
     for rule in new.contract.rules:
@@ -93,7 +95,7 @@ def _new_refusals(
         )
         if not is_altered and _is_same(rule, predecessor, old, new):
             continue
-        if known is None:
+        if known is None:  # built at most once, and only if a rule has changed
             refusing = (each for each in old.contract.rules if refuses(each, old.contract))
             read = (predicate_of(other, old.fields, fits=fits) for other in refusing)
             known = [each for each in read if each is not None]
@@ -104,7 +106,9 @@ def _new_refusals(
         ):
             continue
         found = search.refusal(rule, [predecessor] if predecessor else [])
-        proofs -= found is None
+        proofs -= (
+            found is None
+        )  # each rule without a counterexample uses up one attempt at a proof from the schema
         if found is None and fits and proofs >= 0 and covered_by_schema(rule, old.contract, new.fields):
             continue
         outcome = Outcome.UNDETERMINED if found is None else Outcome.REFUTED
@@ -284,6 +288,7 @@ def _sentence(code: str, rule: Rule, base: DataContract, candidate: DataContract
 
 
 def _difference(before: Rule | None, after: Rule | None) -> str:
+    """Return the members of a rule that changed, as "name was X and is Y"."""
     old, new = ({} if each is None else _document(each) for each in (before, after))
     names = [
         name

@@ -25,7 +25,7 @@ from tidegate.contracts.formats.json_records import (
 from tidegate.contracts.formats.payload import NO_PAYLOAD
 
 FLAT_BYTES: Final = 2 * MAX_DEPTH
-"""Each level has an opening and a closing bracket, so values up to this length are not too deep."""
+"""Values up to this length cannot be too deep, because each level needs an opening and a closing bracket."""
 
 _LONG_FRACTION: Final = "|".join(rf"[0-9]{{{whole},}}\.[0-9]{{{16 - whole}}}" for whole in range(1, 17))
 _INEXACT: Final = rf"(?:^|[\s:,\[])-?(?:[0-9]+(?:\.[0-9]+)?[eE]|[0-9]{{19}}|{_LONG_FRACTION})"
@@ -39,6 +39,7 @@ _FEW: Final = 50
 _NUMBER = re.compile(rb"(?:^|(?<=[\s:,\[]))-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _EXPONENT = re.compile(rb"[eE]")
 _SURE_DIGITS: Final = 15
+"""A number of at most this many digits is exact as a double."""
 _TWO_63: Final = 2**63
 _TWO_64: Final = 2**64
 
@@ -118,7 +119,9 @@ def _is_too_deep(value: bytes, record: Any) -> bool:
     if value.count(b"[") + value.count(b"{") <= MAX_DEPTH:
         return False
     try:
-        orjson.dumps(record)  # fails for records that are too deep, in a tenth of the time of a traversal
+        orjson.dumps(
+            record
+        )  # fails at its own limit, which is MAX_DEPTH, in a tenth of the time of a traversal
     except orjson.JSONEncodeError:
         return True
     return False

@@ -73,7 +73,7 @@ def evaluate(
             # A violation of `required` has the pointer of the object, without the name of the missing field.
             place = (each.code, join(each.path[:-1]) if each.code == "required" else each.pointer)
             if place not in by_place or by_place[place].exceptions < each.exceptions:
-                by_place[place] = each
+                by_place[place] = each  # of several, the one with the most exceptions
     by_rule = {each.code: each for each in proposals if each.rule is not None}
     causes = [(index, _causes(violations, by_place, by_rule)) for index, violations in found]
     counts = Counter(id(cause) for _, each in causes for cause in each if isinstance(cause, Proposal))
@@ -81,13 +81,15 @@ def evaluate(
         proposal.held_back = counts[id(proposal)]
         expected = at * proposal.exceptions / max(profiled, 1)
         proposal.unexpected = max(0.0, proposal.held_back - expected)
-        can_go = proposal.rule is not None or proposal.code in (LEAST, MOST)
-        if can_go and proposal.unexpected > _TOLERABLE * at + _DEVIATIONS * expected**0.5:
+        # Types and required fields are never doubtful: without them there is no schema.
+        may_be_doubtful = proposal.rule is not None or proposal.code in (LEAST, MOST)
+        if may_be_doubtful and proposal.unexpected > _TOLERABLE * at + _DEVIATIONS * expected**0.5:
             proposal.doubt = f"it refuses {proposal.held_back} of {at:,} held-back records"
     return _summary(causes, positions, at)
 
 
 Cause = Proposal | str
+"""What refused a record: a proposal, or the code and pointer of a violation that no proposal has."""
 
 
 def _causes(
@@ -111,6 +113,7 @@ def _causes(
 
 
 def _any_element(pointer: str) -> str:
+    """Return a pointer with `*` for each step of digits, as the paths of proposals have it for elements of arrays."""
     return "/".join("*" if step.isdigit() else step for step in pointer.split("/"))
 
 

@@ -82,7 +82,8 @@ def _created(path: Path | None, stack: ExitStack) -> BinaryIO | None:
     if path.is_file():
         raise SettingsError(f"{path} exists; name another file, or remove it")
     try:
-        file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)  # a pipe or a device, too
+        # Not exclusive: the path may be a pipe or a device. The check above protects existing files.
+        file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
     except OSError as error:
         raise SettingsError(f"cannot write {path}: {error.strerror}") from None
 
@@ -90,7 +91,7 @@ def _created(path: Path | None, stack: ExitStack) -> BinaryIO | None:
         if kind is not None and path.is_file():
             path.unlink()
 
-    stack.push(remove)
+    stack.push(remove)  # before the file, so that the file is closed before it is removed
     return stack.enter_context(os.fdopen(file, "wb"))
 
 
@@ -118,7 +119,7 @@ def _texts(plan: EnforcementPlan, block: RecordBlock) -> Callable[[int], bytes |
 
 
 def _as_member(text: bytes | None, value: bytes | None) -> dict[str, Any]:
-    """Return the member `record` with the JSON of a refused record, or `base64` with bytes that are not JSON."""
+    """Return the member `record` with the JSON of a refused record, or `base64` with bytes that orjson cannot read."""
     if value is None:
         return {"record": None}
     try:

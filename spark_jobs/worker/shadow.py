@@ -55,5 +55,5 @@ def merged(shadow: Shadow | None, results: Iterable[bytes]) -> ShadowResult | No
 
 
 def could_not_judge(error: str) -> str:
-    """Return the reported failure for an error in a worker, given as the name of its class."""
-    return f"records were left out, for a worker could not judge them by it: {error}"
+    """Return the reported failure for an error, named by its class only: its message may hold a value."""
+    return f"the shadow version could not judge some records: {error}"

@@ -1,4 +1,8 @@
-"""Arrays and objects: whether leaves contradict each other through the constraints on an item or a property."""
+"""Prove that no array or object fits a branch, through its items or properties.
+
+A leaf is one constraint of a schema. A branch is a set of leaves: some hold, and the broken ones must be violated.
+`facts` summarizes those that hold. Every answer True is a proof; False means only that none was found.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +33,15 @@ from tidegate.contracts.inclusion.json_schema.prover import ContainerTheory, Pro
 from tidegate.contracts.inclusion.json_schema.values import ARRAY, OBJECT, key_of
 
 _MAX_POSITIONS: Final = 64
+"""Indexes that are examined one by one; an array with more is not decided."""
 _MAX_PATTERNS: Final = 6
+"""Patterns that split names into regions: n patterns make 2^n regions."""
 _MAX_EXCLUDED: Final = 20
+"""Declared names that a region with patterns excludes; more would slow the search."""
 _MAX_LISTED: Final = 300
+"""Declared names that a region without patterns excludes."""
+_MAX_PAIRED: Final = 8
+"""Items at the start of an array that are compared in pairs."""
 
 
 # Objects.
@@ -95,11 +105,12 @@ def _lacks_required(prover: Prover, facts: ObjectFacts, depth: int) -> bool:
     for name in facts.required:
         if not _may_be_named(name, facts) or prover.is_empty(facts.at(name), (), depth + 1):
             return True
-    facts.is_possible = True  # the facts do not change, so the check is not repeated
+    facts.is_possible = True  # the facts never change, so a proof is not searched again
     return False
 
 
 def _may_be_named(name: str, facts: ObjectFacts) -> bool:
+    """Return whether `propertyNames` may permit a name; unknown counts as permitted, because only proofs exclude."""
     return all(fits(name, schema) is not False for schema in facts.names)
 
 
@@ -222,7 +233,7 @@ class _Regions:
     def _declared(self, matched: frozenset[str]) -> Iterator[Node]:
         """Yield a node that lists the declared names, which are not part of a region.
 
-        Yields nothing if there are no patterns and no `propertyNames`: then some undeclared name always exists.
+        Yield nothing without matched patterns and `propertyNames`: then some undeclared name always exists.
         """
         if not matched and not self._facts.names:
             return
@@ -359,6 +370,7 @@ class _Array:
         return all(self._none(index, (part,), (whole,)) for index in self._positions())
 
     def _most_fitting(self, schema: Node, enough: int) -> int:
+        """Return an upper bound of the items that may fit a schema; `enough` stands for an unlimited number."""
         most = 0
         for index in self._positions():
             if not self._none(index, (schema,)):
@@ -370,6 +382,7 @@ class _Array:
         return enough if self._count.most is None else self._count.most - self._regular
 
     def _least_fitting(self, schema: Node, enough: int) -> int:
+        """Return a lower bound of the items that must fit a schema; stop at `enough`."""
         least = 0
         for index in range(min(self._count.least, self._regular + 1)):
             if least >= enough:
@@ -379,7 +392,8 @@ class _Array:
         return least
 
     def _cannot_repeat(self) -> bool:
-        if not self._broken.is_repeating or self._count.most is None or self._regular > 8:
+        """Return whether it is proven that no two items are equal; only short arrays are examined."""
+        if not self._broken.is_repeating or self._count.most is None or self._regular > _MAX_PAIRED:
             return False
         positions = [*self._positions()]
         pairs = [(one, other) for place, one in enumerate(positions) for other in positions[place + 1 :]]

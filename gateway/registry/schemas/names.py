@@ -15,6 +15,7 @@ DEFAULT_CONTEXT = "."
 GLOBAL = ""
 """The scope of settings that hold for every subject."""
 EVERY_CONTEXT = ":*:"
+"""The name that stands for all contexts in queries."""
 
 _MAX_CHARACTERS = 4096
 _QUALIFIED = re.compile(r":(\.[^:]*):(.*)", re.DOTALL)
@@ -73,7 +74,7 @@ def scopes(name: str) -> tuple[str, ...]:
 
 
 def topic_of(subject: str) -> str | None:
-    """Return the topic whose values a subject describes; None for a subject that no contract can govern."""
+    """Return the topic whose values a subject describes; None if its name is no topic and contract id with `-value`."""
     if not subject.endswith(_VALUE):
         return None
     topic = subject.removesuffix(_VALUE)

@@ -123,7 +123,7 @@ def test_the_same_version_changes_nothing() -> None:
 def test_a_shadow_that_cannot_be_made_in_a_worker_is_reported_and_raises_nothing() -> None:
     found = compared(plan_of(), Shadow("2.0.0", b"no pickle"), batch_of(good(), good(999)))
     assert (found.compared, found.would_refuse, found.would_accept) == (0, 0, 0)
-    assert found.failure == "records were left out, for a worker could not judge them by it: UnpicklingError"
+    assert found.failure == "the shadow version could not judge some records: UnpicklingError"
 
 
 def test_a_shadow_without_a_plan_says_why_and_compares_nothing() -> None:

@@ -27,6 +27,7 @@ def create_audit_log() -> None:
         sa.Column("number", NUMBER, nullable=False),
         sa.Column("hash", sa.Text, nullable=False),
     )
+    # The head of an empty log: number 0, and the hash that the first entry names as previous.
     op.bulk_insert(head, [{"key": 1, "number": 0, "hash": "0" * 64}])
 
 
@@ -55,7 +56,7 @@ def create_keys() -> None:
 
 
 def protect_audit_log() -> None:
-    """Create the triggers that refuse to change the audit log."""
+    """Create the triggers that refuse to change the audit log; `audit_head` changes with each entry and has none."""
     if op.get_bind().dialect.name == "postgresql":
         op.execute(
             "CREATE FUNCTION audit_only_grows() RETURNS trigger LANGUAGE plpgsql AS "

@@ -10,6 +10,8 @@ from tidegate.gateway.storage.migrations.initial.columns import NUMBER
 
 def create_streams() -> None:
     """Create the tables of streams and their batches."""
+    # Times are microseconds since 1970. `epoch` counts the claims of a stream, and `n` the batches of an epoch.
+    # The `epoch_` columns are about the newest epoch; the others count since the first start.
     op.create_table(
         "streams",
         sa.Column("stream", sa.Text, primary_key=True),
@@ -41,6 +43,7 @@ def create_streams() -> None:
         sa.Column("report", sa.LargeBinary, nullable=False),
         sa.UniqueConstraint("stream", "epoch", "n", name="uq_batches_identity"),
     )
+    # The index holds every column of the charts, so that no report is read for them.
     op.create_index(
         "ix_batches_committed", "batches", ["stream", "committed_at", "records", "quarantined", "dropped"]
     )
@@ -55,7 +58,7 @@ def create_streams() -> None:
 
 
 def create_stream_sums() -> None:
-    """Create the tables of the counts and times of whole streams."""
+    """Create the tables of sums over whole streams: records by rule, and milliseconds by step."""
     op.create_table(
         "stream_rules",
         sa.Column("key", sa.Integer, primary_key=True, autoincrement=True),
