@@ -106,8 +106,8 @@ def _causes(
         else:
             # A step of digits is the name of a property, or the index of an element.
             pointer = _any_element(each.pointer)
-            exact = by_place.get((each.code, each.pointer))
-            cause = exact or by_place.get((each.code, pointer), f"{each.code} {pointer}")
+            place = (each.code, each.pointer if (each.code, each.pointer) in by_place else pointer)
+            cause = by_place.get(place, f"{each.code} {pointer}")
         causes[cause if isinstance(cause, str) else id(cause)] = cause
     return list(causes.values())
 
