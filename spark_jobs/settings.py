@@ -116,7 +116,10 @@ class SinkSettings(KafkaSettings, SparkSettings):
     postgresql_url: SecretStr | None = Field(
         default=None, description="Database of the PostgreSQL sink: postgresql://user:password@host/database."
     )
-    spark_jars: Path | None = Field(default=None, description="Directory of the connector's jars.")
+    spark_jars: Path | None = Field(
+        default=None,
+        description="Directory of the connector's jars; left out, those that `tidegate jars` has installed.",
+    )
     spark_extra_jars: str = Field(
         default="",
         description="Further jars of driver and executors, such as those of an object store: files and folders, "
