@@ -27,6 +27,7 @@ from tests.integration.enforce.line import Line, Sent, row
 from tests.integration.enforce.registry import Registry
 from tests.integration.enforce.running import eventually, running
 from tests.integration.enforce.wire import send_batch
+from tests.marks import full
 from tidegate.contracts.errors import Fenced, NotFoundError, Unavailable
 from tidegate.contracts.stream.ledger import Ledger
 from tidegate.spark_jobs.contract_source import RegistryGone
@@ -286,7 +287,7 @@ def test_an_attempt_that_has_ended_is_freed(line: Line) -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [Unavailable("the store is away"), OSError("SLOW_DOWN: reduce your request rate")]
+    "error", [OSError("SLOW_DOWN: reduce your request rate"), *full(Unavailable("the store is away"))]
 )
 @pytest.mark.parametrize(("reset_seconds", "is_given_up"), [(0.001, False), (3600, True)])
 def test_restarts_are_forgotten_when_a_stream_has_run_for_a_while(
@@ -317,7 +318,7 @@ def test_restarts_are_forgotten_when_a_stream_has_run_for_a_while(
 
 @pytest.mark.parametrize(
     "case",
-    [("iceberg", 0, None), ("delta", 0, None), ("postgresql", 0, None), ("iceberg", 1, Fenced)],
+    [("iceberg", 0, None), *full(("delta", 0, None), ("postgresql", 0, None), ("iceberg", 1, Fenced))],
     ids=lambda case: f"{case[0]}-{'claim' if case[1] else 'batch'}",
 )
 def test_a_claim_that_meets_a_batch_of_the_instance_before_is_made_again(
