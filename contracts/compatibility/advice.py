@@ -48,10 +48,10 @@ def is_declared_now(difference: Difference, old: JsonFields) -> bool:
     else:
         was_undeclared = difference.old_pointer.endswith("/additionalProperties")
         is_new = was_undeclared and "/properties/" in difference.new_pointer
-    return is_new and _has_unnamed(tokens(difference.field), old)
+    return is_new and has_unnamed(tokens(difference.field), old)
 
 
-def _has_unnamed(path: tuple[str, ...], fields: JsonFields) -> bool:
+def has_unnamed(path: tuple[str, ...], fields: JsonFields) -> bool:
     """Return whether a property on a path is named nowhere in the schema of its object."""
     steps = [path[: index + 1] for index, token in enumerate(path) if token != EACH and not token.isdigit()]
     return any(not fields.mentions(step) for step in steps)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tidegate.contracts.columns.typed import compile_columns
+from tidegate.contracts.compatibility.advice import ASSUMED
+from tidegate.contracts.compatibility.column_values import HeldColumns
 from tidegate.contracts.compatibility.finding import (
     BOTH,
     Change,
@@ -18,12 +20,13 @@ from tidegate.contracts.compatibility.finding import (
     FindingSeverity,
     directions_of,
     is_transitive,
+    overlap,
     shown,
     was_and_is,
 )
 from tidegate.contracts.compatibility.witness_search import Judge
 from tidegate.contracts.document.fields import join
-from tidegate.contracts.document.model import Compatibility, DataContract, JsonSchema, Status
+from tidegate.contracts.document.model import Compatibility, DataContract, JsonSchema, Mask, Status
 from tidegate.contracts.document.terms import OnViolation
 from tidegate.contracts.errors import ContractError
 from tidegate.contracts.inclusion.answer import Outcome
@@ -49,6 +52,7 @@ CODES: Final = {
     "column.added": "a column is new",
     "column.removed": "a column is gone",
     "column.type-changed": "a column is of another type",
+    "column.mask-changed": "a column is masked in another way, and may not hold the values of its field",
     "column.source-changed": "a column takes its values from another field",
 }
 """Every code that a comparison of declarations and columns can report, with its meaning. The codes are stable."""
@@ -175,22 +179,77 @@ def compare_columns(base: Judge, candidate: Judge) -> Iterator[Change]:
     Yields nothing if the columns of a contract do not compile.
     """
     one, other = base.contract, candidate.contract
-    if one.columns == other.columns and (one.columns or one.schema_ == other.schema_):
+    if (
+        one.columns == other.columns
+        and one.mask == other.mask
+        and (one.columns or one.schema_ == other.schema_)
+    ):
         return
     before, after = _columns(base), _columns(candidate)
     if before is None or after is None:
         return
+    held = HeldColumns(base, candidate)
+    gained = [
+        name
+        for name, column in after.items()
+        if name not in before or _masks_at(one, column.field) != _masks_at(other, column.field)
+    ]
+    unproven = held.unproven(gained)
     for name in dict.fromkeys([*before, *after]):
         old, new = before.get(name), after.get(name)
         if old is not None and new is not None:
             yield from _compared(old, new)
+            if name in unproven:
+                places = new.pointer, old.pointer
+                what = f"the column {new.name} is masked in another way"
+                yield _unheld("column.mask-changed", what, places, new, held)
         elif old is not None:
             places = "/columns" if other.columns else "", old.pointer
             what = f"the column {old.name} is gone"
             yield _column_change("column.removed", what, places, old.field, frozenset({Direction.FORWARD}))
         elif new is not None:
             places = new.pointer, "/columns" if one.columns else ""
-            yield _column_change("column.added", f"the column {new.name} is new", places, new.field, _NEITHER)
+            what = f"the column {new.name} is new"
+            if name in unproven:
+                yield _unheld("column.added", what, places, new, held)
+            else:
+                yield _column_change("column.added", what, places, new.field, _NEITHER)
+
+
+def _masks_at(contract: DataContract, field: str) -> dict[str, Mask]:
+    """Return the masks that change values of a field, by pointer."""
+    return {pointer: mask for pointer, mask in contract.mask.items() if overlap(pointer, field)}
+
+
+def _unheld(code: str, what: str, places: tuple[str, str], column: _Column, held: HeldColumns) -> Change:
+    """Return the change of a column that is not proven to hold the values of earlier records."""
+    name = column.name.lower()
+    example = held.counterexample(name)
+    if held.is_assumed(name):
+        sentence = f"{what}; {ASSUMED}"
+        return Change(
+            code,
+            sentence,
+            *places,
+            Outcome.ASSUMED,
+            (column.field,),
+            severity=FindingSeverity.WARNING,
+            counterexample=example,
+        )
+    outcome = Outcome.UNDETERMINED if example is None else Outcome.REFUTED
+    refusal = "may not hold" if example is None else "does not hold"
+    sentence = f"{what}, and as {column.type} it {refusal} every value of {column.field} in earlier records"
+    breaks = frozenset({Direction.BACKWARD})
+    return Change(
+        code,
+        sentence,
+        *places,
+        outcome,
+        (column.field,),
+        breaks,
+        counterexample=example,
+        advice="give the column a wider type, such as json, or raise the major version",
+    )
 
 
 def _compared(old: _Column, new: _Column) -> Iterator[Change]:

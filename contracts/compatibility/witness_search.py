@@ -296,6 +296,17 @@ class WitnessRefusal:
     """Whether `new` does not write the record."""
 
 
+@dataclass(frozen=True, slots=True)
+class WrittenRecord:
+    """A record that `old` writes, as both contracts decode it."""
+
+    former: Any
+    latter: Any
+    counterexample: Counterexample
+    is_kept: bool
+    """Whether `new` writes it too, apart from its columns."""
+
+
 class ContractPair:
     """Two contracts, and the search for records that they judge differently."""
 
@@ -319,6 +330,21 @@ class ContractPair:
         iterator = iter(records)
         while batch := list(islice(iterator, _BATCH)):
             yield from self._judge(batch)
+
+    def written(self, record: Any) -> WrittenRecord | None:
+        """Return a record as both contracts decode it; None if `old` does not write it, or `new` cannot read it.
+
+        The columns of `old` are not considered.
+        """
+        old, new, value = self.old.plan_for(1), self.new.plan_for(1), self._old_value(record)
+        if old is None or new is None or value is None or not old.explain(value).disposition.is_written:
+            return None
+        new_value = self._new_value(value)
+        former, latter = old.record_of(value), None if new_value is None else new.record_of(new_value)
+        if new_value is None or isinstance(former, Violation) or isinstance(latter, Violation):
+            return None
+        is_kept = new.explain(new_value).disposition.is_written
+        return WrittenRecord(former, latter, self._counterexample(record, value), is_kept)
 
     def broken(self, record: Any) -> frozenset[str] | None:
         """Return the ids of the rules of `old` that a record breaks; empty if `old` writes the record.
@@ -368,7 +394,7 @@ class ContractPair:
             return None if takes_long else _json(record)
         try:
             return None if self.old.avro is None else encode(self.old.avro, datum_of(self.old.avro, record))
-        except NoDatumError:
+        except (NoDatumError, OverflowError):  # a number may exceed the type float
             return None
 
     def _new_value(self, value: bytes) -> bytes | None:

@@ -61,7 +61,29 @@ others = st.one_of(
         [{"primary_key": ["a"]}, {"framing": "auto"}, {"compatibility": "NONE"}, {"description": "d"}]
     ),
 )
-values = st.one_of(number, st.sampled_from([0.5, -1, "", "x", "xy", None, True]))
+columns = st.sampled_from(
+    [
+        [],
+        [("a", "json")],
+        [("a", "json"), ("b", "string")],
+        [("a", "json"), ("c", "double")],
+        [("a", "json"), ("c", "int")],
+        [("a", "json"), ("c", "double"), ("d", "boolean")],
+        [("a", "long"), ("b", "json")],
+        [("a", "int"), ("b", "string")],
+        [("a", "json"), ("a", "int"), ("c", "decimal(3,1)")],
+    ]
+)
+masks = st.sampled_from([{}, {}, {}, {"/c": "redact"}, {"/b": "drop"}])
+typed_records = st.fixed_dictionaries(
+    {"a": st.one_of(number, st.sampled_from([2**31, 2**63]))},
+    optional={
+        "b": st.sampled_from(["", "x"]),
+        "c": st.one_of(number, st.sampled_from([0.5, 1.25, 2**31, 10**400])),
+    },
+)
+FAR = [2**31, -(2**63), 2**63, 10**400, 0.25]
+values = st.one_of(number, st.sampled_from([0.5, -1, "", "x", "xy", None, True, *FAR]))
 records = st.dictionaries(st.sampled_from("abcd"), values, max_size=4)
 
 
@@ -100,6 +122,35 @@ def contract_of(schema: Any, parts: list[dict[str, Any]], **more: Any) -> DataCo
     )
 
 
+@st.composite
+def with_columns(draw: st.DrawFn) -> list[DataContract]:
+    """Return contracts that also differ in their columns, declared or derived, and in their masks."""
+    made = draw(st.one_of(contracts(), derived(), contracts(count=1).map(lambda one: one * 2)))
+    changed = []
+    named, mask = draw(columns), draw(masks)
+    for each in made:
+        document = each.model_dump(by_alias=True, exclude_unset=True)
+        document["mask"] = mask
+        if each.columns:
+            document["columns"] = [
+                {"name": f"{name}_{kind[:3]}", "from": f"/{name}", "type": kind} for name, kind in named
+            ]
+        changed.append(DataContract.model_validate(document))
+        named, mask = draw(st.one_of(st.just(named), columns)), draw(st.one_of(st.just(mask), masks))
+    return changed
+
+
+@st.composite
+def derived(draw: st.DrawFn) -> list[DataContract]:
+    """Return contracts with derived columns, of which the second may declare properties that the first allowed."""
+    others = draw(st.sampled_from([{"type": "integer"}, {"type": "number"}, {"type": "string"}]))
+    schema = {"type": "object", "additionalProperties": others}
+    return [
+        contract_of({**schema, "properties": dict.fromkeys(names, others)}, [], columns=[])
+        for names in draw(st.sampled_from([("", "a"), ("a", "ab"), ("a", "c"), ("ac", "ac")]))
+    ]
+
+
 def compiled(*made: DataContract) -> list[EnforcementPlan] | None:
     """Compile each for payloads without a frame; None when one is no contract: a rule about strings that are numbers."""
     try:
@@ -110,6 +161,12 @@ def compiled(*made: DataContract) -> list[EnforcementPlan] | None:
 
 def written(plan: EnforcementPlan, texts: list[bytes]) -> list[bool]:
     verdicts = plan.judge(pa.array(texts, pa.binary()))
+    return [Disposition(code).is_written for code in verdicts.field("disposition").to_pylist()]
+
+
+def written_typed(plan: EnforcementPlan, texts: list[bytes]) -> list[bool]:
+    """Return whether the job writes each record; it refuses those with a value that a column cannot hold."""
+    verdicts = plan.judge_typed(pa.array(texts, pa.binary()))
     return [Disposition(code).is_written for code in verdicts.field("disposition").to_pylist()]
 
 
@@ -135,6 +192,31 @@ def test_no_record_contradicts_a_comparison_without_breaking_findings(
         if compare(*made, level=level).is_compatible:
             lost = [record for record, was, is_ in zip(batch, old, new, strict=True) if was and not is_]
             assert lost == []
+
+
+@settings(max_examples=examples(120), deadline=None)
+@given(with_columns(), st.lists(st.one_of(typed_records, records), min_size=20, max_size=40))
+def test_the_job_writes_every_earlier_record_after_a_comparison_without_breaking_findings(
+    made: list[DataContract], batch: list[dict[str, Any]]
+) -> None:
+    plans = compiled(*made)
+    if plans is None or not compare(*made, level=Compatibility.BACKWARD).is_compatible:
+        return
+    texts = [json.dumps(record).encode() for record in batch]
+    before, after = (written_typed(plan, texts) for plan in plans)
+    assert [record for record, was, is_ in zip(batch, before, after, strict=True) if was and not is_] == []
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(with_columns())
+def test_every_record_that_a_column_refuses_is_judged_so_by_both_plans(made: list[DataContract]) -> None:
+    plans = compiled(*made)
+    if plans is None:
+        return
+    for finding in compare(*made, level=Compatibility.BACKWARD).findings:
+        if finding.code.startswith("column.") and finding.counterexample is not None:
+            value = finding.counterexample.text.encode()
+            assert [written_typed(plan, [value]) for plan in plans] == [[True], [False]]
 
 
 @settings(max_examples=examples(60), deadline=None)
