@@ -18,7 +18,6 @@ from tidegate.contracts.fastpath.code_writer import FALSE, CodeWriter
 from tidegate.contracts.fastpath.rules import FastRules
 from tidegate.contracts.formats.avro_decoder import (
     MALFORMED,
-    UUID,
     as_float,
     compile_reader,
     read_int,
@@ -37,6 +36,7 @@ from tidegate.contracts.formats.avro_nodes import (
     Uuid,
     decimal_value,
 )
+from tidegate.contracts.formats.avro_types import UUID
 from tidegate.contracts.rules.places import Path
 
 QuickReader = Callable[[Any], Any]

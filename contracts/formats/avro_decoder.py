@@ -9,7 +9,6 @@ Source: Apache Avro 1.12 specification, "Binary encoding", "Schema Resolution" a
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Callable
 from typing import Any, Final
@@ -29,6 +28,7 @@ from tidegate.contracts.formats.avro_nodes import (
     Uuid,
     decimal_value,
 )
+from tidegate.contracts.formats.avro_types import UUID
 
 MAX_DEPTH: Final = 254
 """Maximum nesting of records, arrays and maps in a record; the same as for JSON."""
@@ -44,8 +44,6 @@ Raises one of MALFORMED for bytes that are not such a value.
 _DOUBLE = struct.Struct("<d")
 _FLOAT = struct.Struct("<f")
 _FLOAT_BITS: Final = 24
-UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
-"""A UUID in the form of RFC 4122."""
 
 
 class MalformedError(Exception):

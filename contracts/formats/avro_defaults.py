@@ -7,13 +7,49 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tidegate.contracts.formats.avro_types import Array, AvroType, Enum, Fixed, Map, Primitive, Record, Union
+from tidegate.contracts.formats.avro_types import (
+    TIME_LIMITS,
+    UUID,
+    Array,
+    AvroType,
+    Enum,
+    Fixed,
+    Logical,
+    Map,
+    Primitive,
+    Record,
+    Union,
+)
 
 _RANGES: Final = {"int": 2**31, "long": 2**63}
 
 
-def fits(default: Any, node: AvroType) -> bool:  # noqa: C901, PLR0911 - one for each type
-    """Return whether a default (as JSON) is a valid value of a type; for a union, of any of its branches."""
+def fits(default: Any, node: AvroType) -> bool:
+    """Return whether a default (as JSON) is a valid value of a type; for a union, of any of its branches.
+
+    As in data, a value of a logical type must be one: a decimal within its precision, a UUID, or a time of day. Every
+    number is a date or a timestamp; whether a column holds it depends on the column.
+    """
+    return _fits_type(default, node) and _fits_logical(default, node)
+
+
+def _fits_logical(default: Any, node: AvroType) -> bool:
+    logical = node.logical if isinstance(node, Primitive | Fixed) else None
+    match logical:
+        case None:
+            return True
+        case Logical(name="decimal", precision=precision):
+            unscaled = int.from_bytes(default.encode("latin-1"), "big", signed=True)
+            return bool(abs(unscaled) < 10**precision)
+        case Logical(name="uuid") if isinstance(node, Primitive):
+            return UUID.fullmatch(default) is not None
+        case Logical(name=name) if name in TIME_LIMITS:
+            return bool(0 <= default < TIME_LIMITS[name])
+        case _:
+            return True
+
+
+def _fits_type(default: Any, node: AvroType) -> bool:  # noqa: C901, PLR0911 - one for each type
     match node:
         case Primitive(kind="null"):
             return default is None

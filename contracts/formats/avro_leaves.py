@@ -31,8 +31,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from tidegate.contracts.document.times import date_key, instant_key
-from tidegate.contracts.formats.avro_decoder import UUID
-from tidegate.contracts.formats.avro_types import Fixed, Logical, Primitive
+from tidegate.contracts.formats.avro_types import UUID, Fixed, Logical, Primitive
 
 _RANGES: Final = {"int": 2**31, "long": 2**63}
 _MOST_INTEGER: Final = 2**64

@@ -19,6 +19,7 @@ from typing import Any, Final
 from tidegate.contracts.formats.avro_defaults import fits
 from tidegate.contracts.formats.avro_matching import field_pairs, is_same_type, matches
 from tidegate.contracts.formats.avro_types import (
+    TIME_LIMITS,
     Array,
     AvroType,
     Enum,
@@ -31,8 +32,6 @@ from tidegate.contracts.formats.avro_types import (
 )
 
 _TIMES: Final = ("date", "time-", "timestamp-", "local-timestamp-")
-_DAY_MILLIS: Final = 86_400_000
-_LIMITS: Final = {"time-millis": _DAY_MILLIS, "time-micros": 1_000 * _DAY_MILLIS}
 
 
 @dataclass(eq=False, slots=True)
@@ -256,8 +255,8 @@ def _leaf(writer: AvroType, reader: AvroType) -> Node:
         if written is not None and written.scale != logical.scale:
             return UnreadableData(f"holds a {written} where the contract has a {logical}")
         return DecimalNumber(inner, logical.precision, logical.scale)
-    if isinstance(inner, Plain) and logical.name in _LIMITS:
-        return Bounded(inner, _LIMITS[logical.name])
+    if isinstance(inner, Plain) and logical.name in TIME_LIMITS:
+        return Bounded(inner, TIME_LIMITS[logical.name])
     return Uuid(inner) if isinstance(inner, Plain) and logical.name == "uuid" else inner
 
 

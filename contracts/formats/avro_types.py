@@ -6,6 +6,7 @@ so it may have cycles. Source: Apache Avro 1.12 specification, "Schema Declarati
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -54,6 +55,11 @@ _KEYS: Final = {
     "map": ("values",),
 }
 """The keys that a complex type must have. Source: specification, "Complex Types"."""
+UUID: Final = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
+"""A UUID in the form of RFC 4122."""
+_DAY_MILLIS: Final = 86_400_000
+TIME_LIMITS: Final = {"time-millis": _DAY_MILLIS, "time-micros": 1_000 * _DAY_MILLIS}
+"""The smallest number that is no time of day, by logical type."""
 _SIZES: Final = {"uuid": 16, "duration": 12}
 
 

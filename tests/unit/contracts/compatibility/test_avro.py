@@ -274,6 +274,31 @@ def test_a_default_that_is_no_value_of_its_type_is_undetermined() -> None:
     assert (difference.code, difference.outcome) == ("avro.default-invalid", Outcome.UNDETERMINED)
 
 
+def logical(kind: Any, name: str, **more: Any) -> dict[str, Any]:
+    return {**(kind if isinstance(kind, dict) else {"type": kind}), "logicalType": name, **more}
+
+
+@pytest.mark.parametrize(
+    ("kind", "default", "is_valid"),
+    [
+        (logical("bytes", "decimal", precision=2, scale=0), "ÿÿ\u0010", False),
+        (logical("bytes", "decimal", precision=2, scale=0), "ÿ\u009d", True),  # -99
+        (logical("bytes", "decimal", precision=2, scale=0), "\u0064", False),  # 100
+        (logical("string", "uuid"), "x", False),
+        (logical("string", "uuid"), "00000000-0000-0000-0000-000000000000", True),
+        (logical("int", "time-millis"), -5, False),
+        (logical("int", "time-millis"), 86_400_000, False),
+        (logical("long", "time-micros"), 86_400_000, True),
+        (["null", logical("string", "uuid")], "x", False),
+    ],
+)
+def test_a_default_is_a_value_of_its_logical_type(kind: Any, default: Any, is_valid: bool) -> None:
+    writer, reader = record(("b", "int")), record(("b", "int"), ("a", kind, {"default": default}))
+    assert [each.code for each in includes(writer, reader).differences] == (
+        [] if is_valid else ["avro.default-invalid"]
+    )
+
+
 def test_a_record_without_finite_data_has_no_witness() -> None:
     endless = record(("next", "R"), ("a", "int"))
     (difference,) = includes(endless, record(("next", "R"), ("a", "string"))).differences
