@@ -24,6 +24,7 @@ from tidegate.contracts.infer.distinct import DistinctSketch
 from tidegate.contracts.infer.pairs import FieldPairs, Floats, Path
 from tidegate.contracts.infer.presence import Presence
 from tidegate.contracts.infer.values import DayProfile, NumberProfile, Occurrences, TextBatch, TextProfile
+from tidegate.contracts.rules.places import ANYWHERE
 
 EACH: Final = "*"
 MOST_NAMES: Final = 1_000
@@ -203,7 +204,7 @@ class Profile:
             return
         seen = set()
         for name, column in rows.fields(MOST_NAMES):
-            if name == EACH:  # in pointers, `*` means every element
+            if name in {EACH, ANYWHERE}:  # in pointers, they mean every element and any depth
                 continue
             known = profile.fields.get(name)
             if known is None:

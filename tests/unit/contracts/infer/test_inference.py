@@ -52,6 +52,13 @@ def accepts(found: Inferred, record: object) -> bool:
     return bool(judged.field("disposition")[0].as_py() == 0)
 
 
+@pytest.mark.parametrize("name", ["*", "**"])
+def test_a_field_whose_name_stands_for_many_is_left_out(name: str) -> None:
+    found = inferred([{"a/b": number, "a_b": number, name: number} for number in range(30)])
+    assert accepts(found, {"a/b": 1, "a_b": 2})
+    assert {each["from"] for each in found.document["columns"]} == {"/a~1b", "/a_b"}
+
+
 @pytest.mark.parametrize("sentinel", [999, -1, -99, 9999, 2147483647])
 def test_a_number_that_stands_for_unknown_is_found_among_a_million(sentinel: int) -> None:
     profile = NumberProfile()
