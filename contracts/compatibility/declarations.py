@@ -46,6 +46,7 @@ CODES: Final = {
     "contract.replay-approval-changed": "another person approves other requests about refused records",
     "contract.classification-changed": "a field is classified in another way, and masked accordingly",
     "contract.mask-changed": "sinks get something else instead of a field or a key",
+    "contract.producer-headers-changed": "other headers say which producer wrote a record, or people may read others",
     "contract.compatibility-lowered": "later versions may change what this one must not",
     "contract.compatibility-raised": "later versions may change less",
     "contract.undeclared-changed": "properties that the schema does not declare are assumed to be absent, or no longer",
@@ -93,6 +94,7 @@ def compare_declarations(base: DataContract, candidate: DataContract) -> Iterato
         ("contract.mask-changed", "key_mask", _NEITHER, True),
         ("contract.retention-changed", "retention", _NEITHER, True),
         ("contract.replay-approval-changed", "replay_approval", _NEITHER, True),
+        ("contract.producer-headers-changed", "producer_headers", _NEITHER, True),
         (level, "compatibility", _NEITHER, not keeps),
         ("contract.undeclared-changed", "undeclared", _NEITHER, candidate.undeclared == "ignore"),
     )

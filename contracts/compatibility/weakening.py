@@ -66,6 +66,7 @@ CODES: Final = {
     "contract.primary-key-changed": "other columns identify a record, or none",
     "contract.classification-lowered": "a field has no class any more, or another one",
     "contract.mask-lowered": "sinks get more of a field or of the key",
+    "contract.producer-header-public": "people may read the values of a header that names the producer",
     "contract.compatibility-lowered": "later versions may change what this one must not",
     "contract.replay-approval-lowered": "another person approves fewer requests about refused records",
     "contract.undeclared-ignored": "later versions may declare properties that records already have",
@@ -158,7 +159,7 @@ def _shown(budget: ErrorBudget | None) -> dict[str, Any] | None:
 
 
 def _privacy(base: DataContract, candidate: DataContract) -> Iterator[Weakening]:
-    """Yield weakenings of classes and masks, by field. Classes have no order, so any other class is a weakening."""
+    """Yield weakenings of classes, masks and public headers. Classes have no order, so any other class is a weakening."""
     after = classes_of(candidate)
     for pointer, name in classes_of(base).by_pointer.items():
         found = after.of(tokens(pointer))
@@ -175,6 +176,11 @@ def _privacy(base: DataContract, candidate: DataContract) -> Iterator[Weakening]
     if _MASKS[candidate.key_mask] < _MASKS[base.key_mask]:
         values = (each.value if each else None for each in (base.key_mask, candidate.key_mask))
         yield _changed("contract.mask-lowered", "key_mask", *values)
+    known = {each.name for each in base.producer_headers if each.public}
+    for index, each in enumerate(candidate.producer_headers):
+        if each.public and each.name not in known:
+            sentence = f"the header `{each.name}` is public: people may read its values"
+            yield Weakening("contract.producer-header-public", sentence, f"/producer_headers/{index}")
 
 
 def _mask_at(contract: DataContract, pointer: str) -> Mask | None:

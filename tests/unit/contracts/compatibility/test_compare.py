@@ -362,6 +362,13 @@ def test_columns_take_part(make_contract: Any, change: Any, code: str, broken: s
     assert code in {each.code for each in compare(base, candidate).findings}
 
 
+def test_a_header_of_producers_that_becomes_public_is_a_warning(make_contract: Any) -> None:
+    base = make_contract(producer_headers=[{"name": "app"}])
+    candidate = make_contract(producer_headers=[{"name": "app", "public": True}])
+    comparison = compare(base, candidate, level=Compatibility.FULL)
+    assert told(comparison) == [("warning", "contract.producer-headers-changed")]
+
+
 def test_derived_columns_count_like_declared_ones(make_contract: Any) -> None:
     candidate = with_schema(make_contract, lambda schema: schema["properties"]["age"].update(type="number"))
     finding = only(compare(make_contract(RANGE), candidate, level=Compatibility.FULL), "column.type-changed")

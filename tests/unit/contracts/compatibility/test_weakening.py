@@ -269,6 +269,18 @@ CASES: dict[type[BaseModel], dict[str, list[Case]]] = {
             ({"key_mask": "redact"}, {"key_mask": "hash"}, "contract.mask-lowered"),
             ({"key_mask": "hash"}, {}, "contract.mask-lowered"),
         ],
+        "producer_headers": [
+            (
+                {"producer_headers": [{"name": "app"}]},
+                {"producer_headers": [{"name": "app", "public": True}]},
+                "contract.producer-header-public",
+            ),
+            (
+                {},
+                {"producer_headers": [{"name": "app", "public": True}]},
+                "contract.producer-header-public",
+            ),
+        ],
         "compatibility": [({}, {"compatibility": "NONE"}, "contract.compatibility-lowered")],
         "undeclared": [({}, {"undeclared": "ignore"}, "contract.undeclared-ignored")],
     },
@@ -421,7 +433,6 @@ TEXT: dict[type[BaseModel], set[str]] = {
         "domain",
         "retention",  # how long refused records are kept changes no verdict
         "team",
-        "producer_headers",  # by whom refused records are counted
         "compatibility_group",  # the registry compares a version with its own group
         "consumers",  # who reads is asked by acknowledgements
     },
