@@ -66,7 +66,7 @@ class AvroFormat:
             raise ContractError.at("/schema", "the schema itself is missing: give `definition` or `file`")
         self._definition = schema.definition
         self._reader = _compile(schema.definition)
-        self._own = ResolvedReader(resolve(self._reader, self._reader))
+        self.own = ResolvedReader(resolve(self._reader, self._reader), self._reader)
         # Bounded, because a stream sees new schemas over years, and a producer can write with any number of them.
         self.written_with = lru_cache(maxsize=MAX_WRITERS)(self._written_with)
         self.fields = AvroFields(self._reader)
@@ -83,7 +83,7 @@ class AvroFormat:
         """
         read = read or _records
         if framed.written_by is None:
-            yield from read(self._own, framed.payloads.to_pylist())
+            yield from read(self.own, framed.payloads.to_pylist())
             return
         records: list[Any] = [None] * len(framed.payloads)
         for reader, rows, payloads in self.by_writer(framed):
@@ -100,7 +100,7 @@ class AvroFormat:
         alternating schemas, neither would stay there.
         """
         if framed.written_by is None:
-            yield self._own, range(len(framed.payloads)), framed.payloads.to_pylist()
+            yield self.own, range(len(framed.payloads)), framed.payloads.to_pylist()
             return
         schemas, of = framed.written_by.schemas, framed.written_by.of
         # NumPy sorts 16-bit integers with a radix sort, in a tenth of the time.
@@ -112,7 +112,7 @@ class AvroFormat:
         ends = np.cumsum(np.bincount(of + 1, minlength=len(schemas) + 1)).tolist()
         for schema, end in zip((None, *schemas), ends, strict=True):
             if start < end:
-                reader = self._own if schema is None else self.written_with(schema.text)
+                reader = self.own if schema is None else self.written_with(schema.text)
                 yield reader, rows[start:end], payloads[start:end]
                 start = end
 
@@ -128,8 +128,9 @@ class AvroFormat:
         try:
             definition = orjson.loads(text)
             if definition == self._definition:
-                return self._own
-            return ResolvedReader(resolve(_compile(definition), self._reader))
+                return self.own
+            writer = _compile(definition)
+            return ResolvedReader(resolve(writer, self._reader), writer)
         except (ValueError, ContractError, RecursionError):
             return ResolvedReader(UnreadableData("was written with a schema that cannot be read here"))
 

@@ -12,7 +12,7 @@ from tidegate.contracts.document.fields import join
 from tidegate.contracts.errors import ContractError
 from tidegate.contracts.formats.avro_decoder import MALFORMED, MalformedError, compile_reader, malformed
 from tidegate.contracts.formats.avro_nodes import Node, resolve
-from tidegate.contracts.formats.avro_types import MAX_NESTING, AvroTooDeepError, parse
+from tidegate.contracts.formats.avro_types import MAX_NESTING, AvroTooDeepError, AvroType, parse
 from tidegate.contracts.verdict import Severity, Stage, Violation
 
 MAX_POINTER_TOKENS: Final = 16
@@ -20,10 +20,14 @@ MAX_POINTER_TOKENS: Final = 16
 
 
 class ResolvedReader:
-    """Reads data of one writer's schema; `node` is that schema resolved against the contract's."""
+    """Reads data of one writer's schema; `node` is that schema resolved against the contract's.
 
-    def __init__(self, node: Node) -> None:
+    `writer` is that schema itself; None if it is not known, and then nothing can be read.
+    """
+
+    def __init__(self, node: Node, writer: AvroType | None = None) -> None:
         self.node = node
+        self.writer = writer
         self._read = compile_reader(node)
 
     def record(self, payload: bytes) -> Any:

@@ -2,7 +2,8 @@
 
 The result still fits the writer's schema, so consumers can decode it with the same schema id. A token needs a type with
 `string`; a redacted or dropped field needs a type with `null`. Only the blocks of arrays and maps with masked values get
-new headers.
+new headers. Masks are applied along the nodes with which the judge reads the data, so both agree which field of the
+contract a written value is.
 
 Source: Apache Avro 1.12 specification, "Binary encoding".
 """
@@ -10,16 +11,24 @@ Source: Apache Avro 1.12 specification, "Binary encoding".
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from tidegate.contracts.document.fields import join
 from tidegate.contracts.document.model import Mask
 from tidegate.contracts.errors import StreamStopped
-from tidegate.contracts.formats.avro_decoder import compile_reader, read_long
-from tidegate.contracts.formats.avro_matching import chosen_branches, field_pairs
-from tidegate.contracts.formats.avro_nodes import resolve
+from tidegate.contracts.formats.avro_decoder import MalformedError, compile_reader, read_long
+from tidegate.contracts.formats.avro_nodes import (
+    ArrayNode,
+    MapNode,
+    Node,
+    Plain,
+    RecordNode,
+    UnionNode,
+    UnreadableData,
+)
 from tidegate.contracts.formats.avro_types import Array, AvroType, Map, Primitive, Record, Union
 from tidegate.contracts.privacy.classes import ANY, PointerNode, following
-from tidegate.contracts.privacy.masks import Masks, strongest
+from tidegate.contracts.privacy.masks import Masks, leads_into_arrays, strongest
 
 Copier = Callable[[bytes, int, int, bytearray], int]
 """Copies one value and applies its masks.
@@ -29,16 +38,21 @@ errors as readers for malformed bytes.
 """
 
 
-def compile_avro_masks(writer: AvroType, reader: AvroType, masks: Masks) -> Callable[[bytes], bytes]:
-    """Compile the function that masks payloads of the schema `writer`. Masks name fields of `reader`.
+_read_text: Final = compile_reader(Plain("string"))
 
-    Raises StreamStopped if a type of the writer cannot hold a masked value.
+
+def compile_avro_masks(writer: AvroType, node: Node, masks: Masks) -> Callable[[bytes], bytes]:
+    """Compile the function that masks payloads of the schema `writer`; it raises one of MALFORMED for unreadable ones.
+
+    `node` is that schema resolved against the contract's, whose fields the masks name. Raises StreamStopped if a type
+    of the writer cannot hold a masked value.
     """
-    copy = _Compiler(masks).copier(writer, reader, [masks.root], ())
+    copy = _Compiler(masks).copier(writer, node, [masks.root], ())
 
     def mask(payload: bytes) -> bytes:
         written = bytearray()
-        copy(payload, 0, 0, written)
+        if copy(payload, 0, 0, written) < len(payload):
+            raise MalformedError("avro.trailing-bytes", "goes on after its last field")
         return bytes(written)
 
     return mask
@@ -50,86 +64,98 @@ class _Compiler:
         self._open: dict[tuple[int, tuple[int, ...]], list[Copier]] = {}
 
     def copier(
-        self, writer: AvroType, reader: AvroType | None, steps: list[PointerNode[Mask]], path: tuple[str, ...]
+        self, writer: AvroType, node: Node, steps: list[PointerNode[Mask]], path: tuple[str, ...]
     ) -> Copier:
         steps = [step for step in steps if step.children]
-        if not steps:
-            return _copied(writer)
-        match writer:
-            case Union():
-                return self._union(writer, reader, steps, path)
-            case Record():
-                return self._record(writer, _branch(writer, reader), steps, path)
-            case Array():
-                inner = _branch(writer, reader)
-                item = inner.items if isinstance(inner, Array) else None
-                return _blocks(self._member(writer.items, item, _of_items(steps), (*path, ANY)), None)
-            case Map():
-                inner = _branch(writer, reader)
-                value = inner.values if isinstance(inner, Map) else None
-                named = [child for step in steps for child in step.children.values()]
-                member = self._member(writer.values, value, named, (*path, ANY))
-                return _blocks(member, _copied(Primitive("", "string")))
-            case _:  # not a type with members, so the masked members cannot be found: redact the whole value
-                return self._masked(writer, Mask.REDACT, path)
+        if not steps or isinstance(node, UnreadableData):
+            return _copied(node)
+        match writer, node:
+            case Union(), UnionNode():
+                return self._union(writer, node, steps, path)
+            case Record(), RecordNode():
+                return self._record(writer, node, steps, path)
+            case Array(), ArrayNode() if leads_into_arrays(steps):
+                indexes = [name for step in steps for name in step.children if name.isdigit()]
+                return _blocks(self._member_of((writer.items, node.item), steps, indexes, path), is_map=False)
+            case Map(), MapNode():
+                names = [name for step in steps for name in step.children]
+                return _blocks(self._member_of((writer.values, node.value), steps, names, path), is_map=True)
+            case _:  # without such members, so the masked ones cannot be found: redact the whole value
+                return self._masked(writer, node, Mask.REDACT, path)
 
     def _union(
-        self, writer: Union, reader: AvroType | None, steps: list[PointerNode[Mask]], path: tuple[str, ...]
+        self, writer: Union, node: UnionNode, steps: list[PointerNode[Mask]], path: tuple[str, ...]
     ) -> Copier:
-        containers = (Record, Array, Map)
-        redact = None
-        if any(not isinstance(branch, containers) and not _is_null(branch) for branch in writer.branches):
-            redact = self._masked(writer, Mask.REDACT, path)
-        branches = [
-            self.copier(branch, reader, steps, path) if isinstance(branch, containers) else None
-            for branch in writer.branches
-        ]
+        redact: Copier | None = None
+        branches: list[Copier | None] = []
+        for branch, inner in zip(writer.branches, node.branches, strict=True):
+            if _is_null(branch) or isinstance(inner, UnreadableData):
+                branches.append(_copied(inner))
+            elif isinstance(branch, Record | Map) or (isinstance(branch, Array) and leads_into_arrays(steps)):
+                branches.append(self.copier(branch, inner, steps, path))
+            else:
+                redact = redact or self._masked(writer, node, Mask.REDACT, path)
+                branches.append(None)
 
         def copy(payload: bytes, position: int, depth: int, written: bytearray) -> int:
             index, after = read_long(payload, position)
+            if not 0 <= index < len(branches):
+                raise MalformedError("avro.invalid", "holds a branch that its union does not have")
             branch = branches[index]
-            if branch is None:
-                if redact is None:
-                    written += payload[position:after]
-                    return after
+            if branch is None and redact is not None:
                 return redact(payload, position, depth, written)
             written += payload[position:after]
-            return branch(payload, after, depth, written)
+            return after if branch is None else branch(payload, after, depth, written)
 
         return copy
 
     def _record(
-        self, writer: Record, reader: AvroType | None, steps: list[PointerNode[Mask]], path: tuple[str, ...]
+        self, writer: Record, node: RecordNode, steps: list[PointerNode[Mask]], path: tuple[str, ...]
     ) -> Copier:
+        if any(isinstance(inner, UnreadableData) for _, inner in node.steps):
+            return _copied(node)
         # A recursive record with the same masks uses the copiers of the outer record.
-        key = id(writer), tuple(id(step) for step in steps)
-        fields = self._open.get(key)
-        if fields is None:
-            fields = self._open[key] = []
-            pairs = field_pairs(writer, reader) if isinstance(reader, Record) else {}
-            known = {id(written): name for name, written in pairs.items()}
-            types = {each.name: each.type for each in reader.fields} if isinstance(reader, Record) else {}
-            for each in writer.fields:
-                name = known.get(id(each), each.name)
-                below = following(steps, name)
-                fields.append(self._member(each.type, types.get(name), below, (*path, name)))
-        copiers = fields
+        key = id(node), tuple(id(step) for step in steps)
+        copiers = self._open.get(key)
+        if copiers is None:
+            copiers = self._open[key] = []
+            for each, (read_as, inner) in zip(writer.fields, node.steps, strict=True):
+                name = each.name if read_as is None else read_as
+                copiers.append(self._member(each.type, inner, following(steps, name), (*path, name)))
+        fields = copiers
 
         def copy(payload: bytes, position: int, depth: int, written: bytearray) -> int:
-            for field in copiers:
+            for field in fields:
                 position = field(payload, position, depth + 1, written)
             return position
 
         return copy
 
+    def _member_of(
+        self,
+        kind: tuple[AvroType, Node],
+        steps: list[PointerNode[Mask]],
+        names: list[str],
+        path: tuple[str, ...],
+    ) -> Callable[[str], Copier]:
+        """Return the function from the index or name of a member of an array or map to its copier.
+
+        `names` are the members with masks of their own.
+        """
+        copiers = {name: self._member(*kind, following(steps, name), (*path, name)) for name in {*names, ANY}}
+        other = copiers[ANY]
+        return lambda name: copiers.get(name, other)
+
     def _member(
-        self, writer: AvroType, reader: AvroType | None, steps: list[PointerNode[Mask]], path: tuple[str, ...]
+        self, writer: AvroType, node: Node, steps: list[PointerNode[Mask]], path: tuple[str, ...]
     ) -> Copier:
         mask = strongest(steps)
-        return self.copier(writer, reader, steps, path) if mask is None else self._masked(writer, mask, path)
+        if mask is None or isinstance(node, UnreadableData):
+            return self.copier(writer, node, steps, path)
+        return self._masked(writer, node, mask, path)
 
-    def _masked(self, writer: AvroType, mask: Mask, path: tuple[str, ...]) -> Copier:
-        read = compile_reader(resolve(writer, writer))
+    def _masked(self, writer: AvroType, node: Node, mask: Mask, path: tuple[str, ...]) -> Copier:
+        read = compile_reader(node)
         text, null = _prefix(writer, _is_text), _prefix(writer, _is_null)
         if mask is Mask.HASH and text is None:
             raise StreamStopped(
@@ -155,8 +181,8 @@ class _Compiler:
         return copy
 
 
-def _copied(writer: AvroType) -> Copier:
-    read = compile_reader(resolve(writer, writer))
+def _copied(node: Node) -> Copier:
+    read = compile_reader(node)
 
     def copy(payload: bytes, position: int, depth: int, written: bytearray) -> int:
         _, after = read(payload, position, depth)
@@ -166,10 +192,11 @@ def _copied(writer: AvroType) -> Copier:
     return copy
 
 
-def _blocks(copy_item: Copier, copy_name: Copier | None) -> Copier:
-    """Return the copier for arrays, or with `copy_name` for maps; it keeps blocks, but not their byte sizes."""
+def _blocks(member_of: Callable[[str], Copier], *, is_map: bool) -> Copier:
+    """Return the copier for an array or a map; it keeps blocks, but not their byte sizes."""
 
     def copy(payload: bytes, position: int, depth: int, written: bytearray) -> int:
+        index = 0
         while True:
             count, position = read_long(payload, position)
             if count < 0:
@@ -179,22 +206,15 @@ def _blocks(copy_item: Copier, copy_name: Copier | None) -> Copier:
             if count == 0:
                 return position
             for _ in range(count):
-                if copy_name is not None:
-                    position = copy_name(payload, position, depth + 1, written)
-                position = copy_item(payload, position, depth + 1, written)
+                name = str(index)
+                if is_map:
+                    name, after = _read_text(payload, position, depth)
+                    written += payload[position:after]
+                    position = after
+                position = member_of(name)(payload, position, depth + 1, written)
+                index += 1
 
     return copy
-
-
-def _branch(writer: AvroType, reader: AvroType | None) -> AvroType | None:
-    """Return the part of the reader's schema into which a part of the writer's schema is read; None without one."""
-    if isinstance(reader, Union):
-        return next(iter(chosen_branches(writer, reader)), None)
-    return reader
-
-
-def _of_items(steps: list[PointerNode[Mask]]) -> list[PointerNode[Mask]]:
-    return [child for step in steps for name, child in step.children.items() if name == ANY or name.isdigit()]
 
 
 def _is_text(node: AvroType) -> bool:

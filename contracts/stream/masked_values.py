@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
-
-import orjson
+from typing import Final
 
 from tidegate.contracts.document.model import AvroSchema, Mask
-from tidegate.contracts.errors import ContractError
+from tidegate.contracts.formats.avro import AvroFormat
 from tidegate.contracts.formats.avro_decoder import MALFORMED
-from tidegate.contracts.formats.avro_types import AvroType, parse
+from tidegate.contracts.formats.avro_reader import ResolvedReader
 from tidegate.contracts.formats.column_values import json_text
 from tidegate.contracts.formats.framing import PREFIX_BYTES
 from tidegate.contracts.judge.plan import EnforcementPlan
@@ -45,8 +43,8 @@ class MaskedValues:
         self._key_mask = plan.contract.key_mask
         self._avro: dict[str | None, Callable[[bytes], bytes]] = {}
         self._is_prefixed = plan.contract.framing in {"confluent-prefix", "auto"}
-        if isinstance(self._schema, AvroSchema) and plan.masks:
-            self._avro[None] = compile_avro_masks(self._reader, self._reader, plan.masks)
+        if isinstance(plan.payload_format, AvroFormat) and plan.masks:
+            self._avro[None] = self._compiled(plan.payload_format.own)
 
     @property
     def changes_nothing(self) -> bool:
@@ -86,23 +84,17 @@ class MaskedValues:
 
     def _masked_avro(self, payload: bytes, text: str | None) -> bytes:
         if text not in self._avro:
-            self._avro[text] = self._compiled(text)
+            assert isinstance(self._plan.payload_format, AvroFormat)  # noqa: S101 - narrows for the type checker
+            self._avro[text] = self._compiled(self._plan.payload_format.written_with(text or ""))
         try:
             return self._avro[text](payload)
         except MALFORMED:
             return _UNREADABLE["avro"]
 
-    def _compiled(self, text: str | None) -> Callable[[bytes], bytes]:
-        try:
-            writer = parse(orjson.loads(text or ""))
-        except (ValueError, ContractError):
+    def _compiled(self, reader: ResolvedReader) -> Callable[[bytes], bytes]:
+        if reader.writer is None:
             return lambda _: _UNREADABLE["avro"]
-        return compile_avro_masks(writer, self._reader, self._plan.masks)
-
-    @property
-    def _reader(self) -> AvroType:
-        definition: Any = self._schema.definition
-        return parse(definition)
+        return compile_avro_masks(reader.writer, reader.node, self._plan.masks)
 
     def _writer(self, prefix: bytes, header: bytes | None) -> str | None:
         """Return the text of the writer schema that a record names; None if it names no known one."""
