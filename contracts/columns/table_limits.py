@@ -11,12 +11,12 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.contracts.columns.typed import TypedColumn
 from tidegate.contracts.document.fields import join
+from tidegate.contracts.formats.column_values import json_text
 from tidegate.contracts.rules.places import read
 from tidegate.contracts.verdict import Severity, Stage, Violation
 
@@ -108,7 +108,8 @@ def with_keys(
 def read_key(key: bytes | None, columns: Sequence[TypedColumn]) -> dict[str, Any]:
     """Read the primary key from a Kafka key: a JSON object with a member for each column, or the single value itself.
 
-    Return the values by column, as Arrow takes them; a column that the key does not hold is left out.
+    In a column that holds a number and a text differently, such as one of tokens, the type of the field decides. Return
+    the values by column, as Arrow takes them; a column that the key does not hold is left out.
     """
     try:
         text = (key or b"").decode()
@@ -127,41 +128,60 @@ def read_key(key: bytes | None, columns: Sequence[TypedColumn]) -> dict[str, Any
 
 
 def write_key(record: Any, columns: Sequence[TypedColumn]) -> bytes | None:
-    """Return the Kafka key from which `read_key` reads the primary key of a record; None if a part of it is null.
+    """Return the Kafka key from which `read_key` reads the primary key of a record; None if a part of it is null, or no JSON.
 
     A key of one column is its value as text, one of several columns a JSON object.
     """
     values = {column.name: read(record, column.path) for column in columns}
     if not values or any(value is None or isinstance(value, (list, dict)) for value in values.values()):
         return None
-    whole = orjson.dumps(values, default=_json)
+    values = {
+        name: base64.b64encode(value).decode() if isinstance(value, bytes) else value
+        for name, value in values.items()
+    }
+    written = json_text(values)
+    if written is None:
+        return None
+    whole = written.encode()
     if len(columns) > 1:
         return whole
     (value,) = values.values()
-    text = value.encode() if isinstance(value, str) else orjson.dumps(value, default=_json)
+    text = value.encode() if isinstance(value, str) else (json_text(value) or "").encode()
     # The text may read as something else, for example if it looks like an object. Then write an object.
     return text if read_key(text, columns) == read_key(whole, columns) else whole
-
-
-def _json(value: Any) -> Any:
-    """Return a value that `orjson` can write in place of one of a type that it does not support."""
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    return orjson.Fragment(str(value).encode())  # a Decimal, or an integer beyond 64 bits
 
 
 def _held(column: TypedColumn, value: Any) -> Any:
     """Return the value that a column holds for a value of a key, converted directly or from its text; else None."""
     if value is None or isinstance(value, (list, dict)):
         return None
+    text = value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
+    if column.kind.tells_types:
+        typed = _typed(text, column.value_type) if column.value_type else value
+        return None if typed is None else column.kind.convert(typed)
     held = column.kind.convert(value)
     if held is not None:
         return held
-    text = value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
     try:
         return pa.scalar(text, pa.string()).cast(column.kind.arrow_type).as_py()
     except pa.ArrowException:
         return None
+
+
+def _typed(text: str, value_type: str) -> Any:
+    """Return the value of one of VALUE_TYPES that a text stands for; None if it stands for none."""
+    match value_type:
+        case "string":
+            return text
+        case "bytes":
+            return text.encode()
+        case "boolean":
+            return {"true": True, "false": False}.get(text)
+    try:
+        found = json.loads(text, parse_float=Decimal)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, int | Decimal) and not isinstance(found, bool) else None
 
 
 def _flags(array: pa.Array) -> npt.NDArray[np.bool_]:

@@ -46,6 +46,13 @@ _TAKES: Final = {
     "timestamp": frozenset({"string", "integer"}),
     "timestamp_ntz": frozenset({"string", "integer"}),
 }
+VALUE_TYPES: Final = {
+    "string": frozenset({"string"}),
+    "number": _NUMBER,
+    "boolean": frozenset({"boolean"}),
+    "bytes": frozenset({"bytes"}),
+}
+"""The types of values that a Kafka key can hold as one text."""
 
 
 _PLAIN_TYPES: Final = {
@@ -69,6 +76,7 @@ class ColumnKind:
 
     `unit` is the number of nanoseconds that an integer counts in a column of times. `takes_all` means that any value is
     accepted, because a mask replaces it. `is_plain` means that `convert` is the type's own, and masks nothing.
+    `tells_types` means that the number 5 and the text 5 are different values of the column.
     """
 
     arrow_type: pa.DataType
@@ -76,16 +84,21 @@ class ColumnKind:
     unit: int = 1
     takes_all: bool = False
     is_plain: bool = True
+    tells_types: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class TypedColumn:
-    """One column of the table: where in a record its values are, and how they are converted."""
+    """One column of the table: where in a record its values are, and how they are converted.
+
+    `value_type` is the type of all values of its field, one of VALUE_TYPES, or "" if they may have several types.
+    """
 
     name: str
     type: str
     path: Path
     kind: ColumnKind
+    value_type: str = ""
 
     @property
     def violation(self) -> Violation:
@@ -141,18 +154,36 @@ def compile_columns(
         columns = tuple(_declared(contract.columns, fields, masks, problems))
     else:
         columns = tuple(_derived(fields, masks, problems, formats_hold=formats_hold))
-    names = [column.name for column in columns]
-    blank = {column.name for column in columns if column.kind.convert is to.nothing}
-    for index, name in enumerate(contract.primary_key):
-        if name in blank:
-            message = f"column `{name}` is redacted, and rows without a value have no key; hash it instead"
-            problems.append(Problem(f"/primary_key/{index}", message))
-        if name not in names and not problems:
-            near = suggest(name, names) if names else ""
-            problems.append(Problem(f"/primary_key/{index}", f"no column is named `{name}`{near}"))
+    problems += _key_problems(contract, columns, is_complete=not problems)
     if problems:
         raise ContractError(tuple(problems))
     return columns
+
+
+def _key_problems(
+    contract: DataContract, columns: tuple[TypedColumn, ...], *, is_complete: bool
+) -> Iterator[Problem]:
+    """Yield the problems of the primary key; `is_complete` says whether every column could be compiled."""
+    names = [column.name for column in columns]
+    named = dict(zip(names, columns, strict=True))
+    for index, name in enumerate(contract.primary_key):
+        place = f"/primary_key/{index}"
+        column = named.get(name)
+        if column is None:
+            if is_complete:
+                near = suggest(name, names) if names else ""
+                yield Problem(place, f"no column is named `{name}`{near}")
+        elif column.kind.convert is to.nothing:
+            yield Problem(
+                place, f"column `{name}` is redacted, and rows without a value have no key; hash it instead"
+            )
+        elif contract.tombstones == "delete" and column.kind.tells_types and not column.value_type:
+            yield Problem(
+                place,
+                f"with `tombstones: delete`, a Kafka key does not say which type `{join(column.path)}` has: the column "
+                "holds the number 5 and the text 5 as different keys. Give the field one type in the schema: string, "
+                "number or boolean",
+            )
 
 
 def _declared(
@@ -186,7 +217,8 @@ def _declared(
             message = f"a column of type {column.type} never holds what `{column.from_}` is: {held}"
             problems.append(Problem(f"{place}/type", message))
         else:
-            yield TypedColumn(column.name, column.type, path, masked_kind(masks, path, kind))
+            masked = masked_kind(masks, path, kind)
+            yield TypedColumn(column.name, column.type, path, masked, value_type_of(found))
 
 
 def mask_refusal(masks: Masks, path: Path, type_name: str) -> tuple[str, str] | None:
@@ -215,7 +247,7 @@ def masked_kind(masks: Masks, path: Path, kind: ColumnKind) -> ColumnKind:
     """Return the kind of a column under the contract's masks: `kind` itself if the field is not masked."""
     match masks.over(path):
         case (Mask.HASH, _):
-            return ColumnKind(pa.string(), masks.token, takes_all=True, is_plain=False)
+            return ColumnKind(pa.string(), masks.token, takes_all=True, is_plain=False, tells_types=True)
         case (Mask.REDACT, _):
             return ColumnKind(kind.arrow_type, to.nothing, takes_all=True, is_plain=False)
         case _ if masks.is_below(path):
@@ -260,7 +292,8 @@ def _derived(
             kind = kind_of(type_name, found)
             assert kind is not None, type_name  # noqa: S101 - derived types exist
             taken[name.lower()] = pointer
-            yield TypedColumn(name, type_name, (field_name,), masked_kind(masks, (field_name,), kind))
+            masked = masked_kind(masks, (field_name,), kind)
+            yield TypedColumn(name, type_name, (field_name,), masked, value_type_of(found))
 
 
 def column_name(field_name: str) -> str:
@@ -287,6 +320,12 @@ def derived_type(found: FieldType, *, formats_hold: bool) -> str:
     return "double" if types <= _NUMBER else "json"
 
 
+def value_type_of(found: FieldType) -> str:
+    """Return the type of all values of a field, one of VALUE_TYPES; "" if they may have several types."""
+    types = found.possible - {"null"}
+    return next((name for name, held in VALUE_TYPES.items() if types and types <= held), "")
+
+
 def kind_of(name: str, found: FieldType) -> ColumnKind | None:
     """Return the column type of this name for values of a field; None for an unknown name."""
     if match := _DECIMAL.fullmatch(name):
@@ -306,7 +345,7 @@ _KINDS: Final[dict[str, Callable[[int], ColumnKind]]] = {
     "float": lambda _: ColumnKind(pa.float32(), to.floating_point(to.MAX_FLOAT)),
     "double": lambda _: ColumnKind(pa.float64(), to.floating_point(to.MAX_DOUBLE)),
     "string": lambda _: ColumnKind(pa.string(), to.of_type(str)),
-    "json": lambda _: ColumnKind(pa.string(), to.json_text),
+    "json": lambda _: ColumnKind(pa.string(), to.json_text, tells_types=True),
     "binary": lambda _: ColumnKind(pa.binary(), to.of_type(bytes)),
     "date": lambda _: ColumnKind(pa.date32(), to.day),
     "timestamp": lambda unit: ColumnKind(pa.timestamp("us", "UTC"), to.instant(unit), unit),

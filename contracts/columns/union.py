@@ -106,6 +106,14 @@ def _types(one: tuple[TypedColumn, GroupColumns], other: tuple[TypedColumn, Grou
             f"column {column.name} is {held.type} in {fields[0]} and {column.type} in {fields[1]}, and both are written to "
             "one table; give the column another name in one of them, or a type that both hold"
         )
+    kinds = held.value_type or "of several types", column.value_type or "of several types"
+    if first.contract.tombstones == "delete" and column.name in part.contract.primary_key:
+        is_told = held.kind.tells_types and column.kind.tells_types
+        if is_told and kinds[0] != kinds[1]:
+            yield (
+                f"the key {column.name} is {kinds[0]} in {fields[0]} and {kinds[1]} in {fields[1]}, and a Kafka key that "
+                "deletes a row does not say which; give the field one type in both"
+            )
     masks = _mask(first.contract, held), _mask(part.contract, column)
     if masks[0] != masks[1]:
         yield (

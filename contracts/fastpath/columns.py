@@ -201,7 +201,7 @@ def fast_column(column: TypedColumn) -> FastColumn:
     """Return a column with the bulk converters of its type; none for a masked column."""
     ways = _WAYS.get(column.type.partition("(")[0]) if column.kind.is_plain else None
     bulk, of_texts = (None, None) if ways is None else ways(column.kind.unit)
-    return FastColumn(column.name, column.type, column.path, column.kind, bulk, of_texts)
+    return FastColumn(column.name, column.type, column.path, column.kind, column.value_type, bulk, of_texts)
 
 
 _WAYS: Final[dict[str, Callable[[int], tuple[Bulk, OfTexts | None]]]] = {

@@ -214,6 +214,7 @@ def test_a_mixed_batch_gets_the_verdicts_of_its_records(grouped: Make) -> None:
 
 
 COLUMNS = [{"name": "age", "from": "/age", "type": "string"}]
+DELETED = {"tombstones": "delete", "primary_key": ["id"]}
 CONFLICTS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (
         {"columns": [{"name": "unit", "from": "/age", "type": "long"}]},
@@ -233,6 +234,11 @@ CONFLICTS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         },
         {},
         r"column unit is not masked in 2\.0\.0 .* and masked \(hash\) in 1\.0\.0",
+    ),
+    (
+        {**DELETED, "columns": [{"name": "id", "from": "/ward", "type": "json"}]},
+        {**DELETED, "columns": [{"name": "id", "from": "/age", "type": "json"}]},
+        r"the key id is number in 2\.0\.0 \(field /age\) and string in 1\.0\.0 \(field /ward\), and a Kafka key",
     ),
     ({"primary_key": ["ward"]}, {}, r"primary_key is empty in 2\.0\.0 and ward in 1\.0\.0"),
     ({"tombstones": "pass"}, {}, r"tombstones is refuse in 2\.0\.0 and pass in 1\.0\.0"),

@@ -10,8 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tidegate.contracts.columns.table_limits import TableLimits, read_key
-from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.columns.table_limits import TableLimits, read_key, write_key
+from tidegate.contracts.errors import ContractError
+from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
+from tidegate.contracts.privacy.tokens import MaskKey
 from tidegate.contracts.verdict import Disposition, Stage
 
 SCHEMA = {"properties": {"id": {"type": "string"}, "ward": {"type": "string"}, "beds": {"type": "integer"}}}
@@ -102,17 +104,70 @@ def test_a_tombstone_deletes_the_row_of_its_kafka_key(make_plan: Any) -> None:
     assert judged(plan, ROW, keys=[b"z"]) == [(0, ROW)]
 
 
-def test_a_hashed_key_is_found_by_its_token(make_plan: Any) -> None:
-    from tidegate.contracts.judge.plan import compile_plan  # noqa: PLC0415 - for this one
-    from tidegate.contracts.privacy.tokens import MaskKey  # noqa: PLC0415 - the same
+MASK_KEY = MaskKey.of("m" * 32)
+HASHED = {"mask": {"/id": "hash"}, "columns": [{"name": "id", "from": "/id", "type": "string"}]}
+AS_JSON = {"columns": [{"name": "id", "from": "/id", "type": "json"}]}
 
-    contract = make_plan(
-        SCHEMA, tombstones="delete", classification={"/id": "pii"}, mask={"/id": "hash"}
-    ).contract
-    key = MaskKey.of("m" * 32)
-    plan = compile_plan(contract, key).for_table(TableLimits(key=("id",), deletes=True))
-    (_, written), (_, deleted) = judged(plan, ROW, None, keys=[b"a", b"a"])
-    assert written["id"] == deleted["id"] == key.token("a")
+
+def deleting(make_plan: Any, of_id: Any, **changes: Any) -> EnforcementPlan:
+    schema = {"properties": {"id": of_id}}
+    contract = make_plan(schema, **{"primary_key": ["id"], **changes}).contract
+    contract = contract.model_copy(update={"tombstones": "delete"})
+    return compile_plan(contract, MASK_KEY).for_table(TableLimits(key=("id",), deletes=True))
+
+
+@pytest.mark.parametrize("changes", [HASHED, AS_JSON])
+@pytest.mark.parametrize(
+    ("kind", "value", "keys"),
+    [
+        ("string", "a", [b"a", b'"a"', b'{"id": "a"}']),
+        ("string", "5", [b"5", b'"5"', b'{"id": "5"}', b'{"id": 5}']),
+        ("string", "true", [b"true", b'{"id": true}']),
+        ("integer", 5, [b"5", b'"5"', b'{"id": 5}', b'{"id": "5"}']),
+        (["number", "null"], 0.5, [b"0.5", b'{"id": 0.5}']),
+        ("number", 2**70, [b"%d" % 2**70]),
+        ("boolean", True, [b"true", b'"true"', b'{"id": true}']),
+    ],
+)
+def test_a_key_in_whose_column_types_differ_is_read_as_the_type_of_its_field(
+    make_plan: Any, changes: dict[str, Any], kind: Any, value: Any, keys: list[bytes]
+) -> None:
+    """A token, and JSON, of the number 5 is another than that of the text 5."""
+    plan = deleting(make_plan, {"type": kind}, **changes)
+    (_, written), *deleted = judged(plan, {"id": value}, *[None] * len(keys), keys=[None, *keys])
+    assert deleted == [(0, written)] * len(keys)
+    assert written["id"] is not None
+    # The key with which `tidegate send` writes a record is one of those that delete it.
+    made = write_key({"id": value}, plan.typed_columns)
+    assert made is not None
+    assert read_key(made, plan.typed_columns) == written
+
+
+def test_equal_numbers_of_a_hashed_key_are_one_key(make_plan: Any) -> None:
+    plan = deleting(make_plan, {"type": "number"}, **HASHED)
+    token = MASK_KEY.token(5)
+    assert judged(plan, *[None] * 3, keys=[b"5.0", b"5e0", b'{"id": 5.00}']) == [(0, {"id": token})] * 3
+
+
+@pytest.mark.parametrize("kind", ["integer", "boolean"])
+def test_a_kafka_key_of_another_type_than_the_hashed_field_deletes_nothing(make_plan: Any, kind: str) -> None:
+    plan = deleting(make_plan, {"type": kind}, **HASHED)
+    assert judged(plan, None, None, keys=[b"x", b'{"id": [1]}']) == [QUARANTINED] * 2
+
+
+@pytest.mark.parametrize("changes", [HASHED, AS_JSON])
+@pytest.mark.parametrize("of_id", [{}, {"type": ["string", "integer"]}, {"type": ["boolean", "number"]}])
+def test_a_key_that_may_be_text_or_a_number_is_refused_where_nulls_delete(
+    make_plan: Any, changes: dict[str, Any], of_id: Any
+) -> None:
+    with pytest.raises(ContractError) as refused:
+        deleting(make_plan, of_id, **changes)
+    (problem,) = refused.value.problems
+    assert problem.pointer == "/primary_key/0"
+    assert problem.message.startswith(
+        "with `tombstones: delete`, a Kafka key does not say which type `/id` has: "
+    )
+    make_plan({"properties": {"id": of_id}}, primary_key=["id"], **changes)  # nothing is deleted here
 
 
 def test_limits_travel_with_the_plan(make_plan: Any) -> None:
