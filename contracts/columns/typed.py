@@ -310,7 +310,8 @@ def derived_type(found: FieldType, *, formats_hold: bool) -> str:
     if found.decimal is not None:
         precision, scale = found.decimal
         return f"decimal({precision},{scale})" if precision <= _MAX_PRECISION else "json"
-    is_time = types == {"integer"} or (types == {"string"} and formats_hold and not found.is_mixed)
+    is_text_time = types == {"string"} and formats_hold and not found.is_mixed
+    is_time = is_text_time or (types == {"integer"} and not found.is_unclear)
     if len(found.times) == 1 and is_time:
         time = next(iter(found.times)).removesuffix("-millis").removesuffix("-micros").removesuffix("-nanos")
         if time in _TIME_TYPES:

@@ -23,6 +23,9 @@ class FieldType:
 
     `is_partial` means that only some alternatives declare the field: a record that fits another one may hold any value.
     `is_mixed` means that strings of the field need not have a format of `times`.
+
+    `timed` are the types of Avro, `integer` or `bytes`, whose values in the field may be `times`. `is_unclear` means that
+    values of such a type may also be plain ones, and a decoded value does not say which.
     """
 
     types: frozenset[str] = ANY_TYPE
@@ -31,6 +34,8 @@ class FieldType:
     is_closed: bool = False
     is_partial: bool = False
     is_mixed: bool = False
+    timed: frozenset[str] = frozenset()
+    is_unclear: bool = False
 
     @property
     def possible(self) -> frozenset[str]:
@@ -70,6 +75,7 @@ class FieldType:
         objects = [each.is_closed for each in (self, other) if "object" in each.types]
         times = self.times | other.times
         timed = [each.is_timed for each in (self, other) if each.types & {"string", "integer"}]
+        unclear = self.timed & (other.types - other.timed) or other.timed & (self.types - self.timed)
         return FieldType(
             self.types | other.types,
             times,
@@ -77,6 +83,8 @@ class FieldType:
             is_closed=bool(objects) and all(objects),
             is_partial=self.is_partial or other.is_partial,
             is_mixed=bool(times) and not all(timed),
+            timed=self.timed | other.timed,
+            is_unclear=self.is_unclear or other.is_unclear or bool(unclear),
         )
 
 

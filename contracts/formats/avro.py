@@ -244,7 +244,8 @@ def _field_type(node: AvroType) -> FieldType:
             assert_never(node)
     if logical is not None and logical.name == "decimal":
         return FieldType(frozenset({"number"}), decimal=(logical.precision, logical.scale))
-    return FieldType(types, frozenset({logical.name} if logical else ()) & _TIMES)
+    times = frozenset({logical.name} if logical else ()) & _TIMES
+    return FieldType(types, times, timed=types if times else frozenset())
 
 
 def _either(found: list[FieldType]) -> FieldType:

@@ -280,7 +280,7 @@ def order_of_durations(field: FieldType) -> Order | None:
 
 
 def _order_of_format(field: FieldType) -> Order | None:
-    if len(field.times) != 1:
+    if len(field.times) != 1 or field.is_unclear:
         return None
     (time,) = field.times
     if "string" in field.types and time in _OF_STRINGS:  # a format of JSON Schema
@@ -341,11 +341,18 @@ def order_of(field: FieldType) -> Order | None:
 
 
 def has_mixed_units(field: FieldType) -> bool:
-    """Return whether an integer of a field may be a time of several units, such as days or milliseconds.
+    """Return whether a value of a field may be a time of several units, or a time or a plain value.
 
-    An Avro union of a date and a timestamp is such a field: the decoded integer does not say which one it is.
+    An Avro union of a date with a timestamp or a long is such a field: the decoded integer does not say which one it is.
     """
-    return len(field.times) > 1 and not field.times <= _OF_STRINGS.keys()
+    return field.is_unclear or (len(field.times) > 1 and not field.times <= _OF_STRINGS.keys())
+
+
+def units_of(field: FieldType) -> str:
+    """Return the words for what a value of a field with mixed units may be, such as `date or a plain integer`."""
+    plain = {"integer": "a plain integer", "bytes": "plain bytes"}
+    also = [plain[kind] for kind in sorted(field.timed)] if field.is_unclear else []
+    return " or ".join([*sorted(field.times), *also])
 
 
 def number_of(bound: float | str) -> int | float | Decimal | None:

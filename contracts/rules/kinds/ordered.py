@@ -30,6 +30,7 @@ from tidegate.contracts.rules.values import (
     is_nan,
     order_of,
     order_of_moments,
+    units_of,
 )
 from tidegate.contracts.words import counted, length_of, name_of, shown, time_of
 
@@ -181,7 +182,9 @@ def _orders(rule: Ordered, scope: Scope) -> list[Order]:
             continue
         order = order_of_moments(found) or order_of(found)
         if order is None:
-            held = " or ".join(sorted(found.times if has_mixed_units(found) else found.types)) or "nothing"
+            held = (
+                units_of(found) if has_mixed_units(found) else " or ".join(sorted(found.types)) or "nothing"
+            )
             what = (
                 "it should hold numbers, durations, dates or timestamps (strings of format date or date-time)"
             )

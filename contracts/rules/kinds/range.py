@@ -24,6 +24,7 @@ from tidegate.contracts.rules.values import (
     order_of,
     order_of_durations,
     order_of_moments,
+    units_of,
 )
 from tidegate.contracts.words import shown, time_of
 
@@ -98,14 +99,16 @@ def require_moments(found: FieldType, scope: Scope) -> Order | None:
     """Return the order of a field of moments. Return None and record a problem for any other field."""
     order = order_of_moments(found)
     if order is None and has_mixed_units(found):
-        units = " or ".join(sorted(found.times))
-        scope.refuse(
-            "/field", f"the field may hold {units}, and a value does not say which; give it one of them"
-        )
+        _refuse_units(found, scope)
     elif order is None:
         takes = "; durations take minimum and maximum" if order_of_durations(found) is not None else ""
         scope.refuse("/field", _NOT_TIMES + takes)
     return order
+
+
+def _refuse_units(found: FieldType, scope: Scope) -> None:
+    message = f"the field may hold {units_of(found)}, and a value does not say which; give it one of them"
+    scope.refuse("/field", message)
 
 
 def _tests(limits: Mapping[str, Any], order: Order, scope: Scope) -> list[tuple[Test, Any]]:
@@ -217,6 +220,9 @@ def _outside_amounts(
 ) -> Callable[[Any], bool] | None:
     if (durations := order_of_durations(found)) is not None:
         return outside_durations(limits, durations, scope, absent=absent)
+    if has_mixed_units(found) and not found.types & _NUMERIC:
+        _refuse_units(found, scope)
+        return None
     hint = " (dates take after, before, not_after and not_before)" if found.times else ""
     scope.expect(found, _NUMERIC, f"a number{hint}", "/field")
     numbers = {name: number_of(limit) for name, limit in limits.items()}

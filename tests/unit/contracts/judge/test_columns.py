@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tidegate.contracts.errors import ContractError
+from tidegate.contracts.formats.avro_leaves import encoded_long
 
 
 def test_columns_follow_from_the_schema(make_plan: Any) -> None:
@@ -89,6 +90,31 @@ def test_columns_follow_from_an_avro_schema(make_plan: Any) -> None:
         "kind": "A",
         "bag": "{}",
     }
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        ["null", {"type": "int", "logicalType": "date"}, "long"],
+        [{"type": "long", "logicalType": "timestamp-millis"}, "int", "null"],
+        [{"type": "int", "logicalType": "time-millis"}, {"type": "long", "logicalType": "timestamp-millis"}],
+    ],
+)
+def test_an_integer_that_may_be_a_time_or_not_is_a_long(make_plan: Any, kinds: list[Any]) -> None:
+    """A long of 5 was stored as 1970-01-06, and one of 19723000 was refused."""
+    fields = [{"name": "v", "type": kinds}]
+    plan = make_plan({"type": "record", "name": "R", "fields": fields}, kind="avro")
+    assert plan.columns.types == [pa.int64()]
+    branch = encoded_long(next(index for index, kind in enumerate(kinds) if kind != "null"))
+    payloads = pa.array([branch + encoded_long(number) for number in (5, 19_723_000)])
+    assert [row["columns"] for row in plan.judge_typed(payloads).to_pylist()] == [{"v": 5}, {"v": 19_723_000}]
+
+
+def test_an_integer_of_a_union_with_text_is_still_a_time(make_plan: Any) -> None:
+    kinds = ["null", {"type": "int", "logicalType": "date"}]
+    fields = [{"name": "v", "type": kinds}, {"name": "w", "type": [*kinds, "string"]}]
+    plan = make_plan({"type": "record", "name": "R", "fields": fields}, kind="avro")
+    assert plan.columns.types == [pa.date32(), pa.string()]
 
 
 @pytest.mark.parametrize(

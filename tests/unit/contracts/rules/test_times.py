@@ -294,6 +294,32 @@ def test_an_avro_union_of_several_units_has_no_order(rule: dict[str, Any], place
     assert [problem.pointer for problem in caught.value.problems] == [place]
 
 
+def logical(kind: str, name: str) -> dict[str, Any]:
+    return {"type": kind, "logicalType": name}
+
+
+@pytest.mark.parametrize(
+    ("kinds", "rule", "held"),
+    [
+        (["null", logical("int", "date"), "long"], {"not_after": "2030-01-01"}, "date or a plain integer"),
+        (["long", logical("int", "date")], {"not_after": "2030-01-01"}, "date or a plain integer"),
+        ([logical("long", "timestamp-millis"), "int"], {"after": "2030-01-01T00:00:00Z"}, "timestamp-millis or a plain integer"),
+        ([logical("int", "time-millis"), logical("long", "timestamp-millis"), "string"], {"after": "2030-01-01T00:00:00Z"}, "timestamp-millis or a plain integer"),
+        (["bytes", {"type": "fixed", "name": "D", "size": 12, "logicalType": "duration"}], {"minimum": "PT1M"}, "duration or plain bytes"),
+    ],
+)  # fmt: skip
+def test_a_rule_about_a_time_that_may_be_a_plain_value_is_refused(
+    kinds: list[Any], rule: dict[str, Any], held: str
+) -> None:
+    """A plain 999999 was compared as the day 999999, and refused."""
+    schema = {"type": "record", "name": "R", "fields": [{"name": "v", "type": kinds}]}
+    with pytest.raises(ContractError, match=f"the field may hold {held}") as caught:
+        plan_of({"kind": "range", "field": "/v", **rule}, schema=schema, kind="avro")
+    assert [problem.pointer for problem in caught.value.problems] == ["/rules/0/field"]
+    with pytest.raises(ContractError, match=f"has no order.*{held}"):
+        plan_of({"kind": "ordered", "fields": ["/v", "/v"]}, schema=schema, kind="avro")
+
+
 @pytest.mark.parametrize(
     ("offset", "is_one"),
     [
