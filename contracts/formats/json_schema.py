@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from tidegate.contracts.errors import ContractError, Problem
 from tidegate.contracts.formats.framing import Framed
 from tidegate.contracts.formats.json_fields import JsonFields, Schema
 from tidegate.contracts.formats.json_keywords import REFERENCES, with_whole_limits
+from tidegate.contracts.formats.json_numbers import EXACT_KEYWORDS, Validators, needs_exact_keywords
 from tidegate.contracts.formats.json_patterns import EcmaPatterns
 from tidegate.contracts.formats.json_records import decode_json
 from tidegate.contracts.formats.json_steps import MAX_LISTED, MAX_STEPS, StepCounter
@@ -87,8 +88,8 @@ class JsonSchemaFormat:
         judging = None if graph is None else StepCounter(graph, is_once=True, limit=MAX_STEPS)
         self._judging = None if judging is None or judging.is_calm else judging
         self.formats_hold = schema.formats == "assert"
-        self._validator, self.patterns = _compile(definition, assert_formats=self.formats_hold)
-        self.is_valid = self._bounded(self._validator.is_valid)
+        self._validators, self.patterns = _compile(definition, assert_formats=self.formats_hold)
+        self.is_valid = self._bounded(self._validators.is_valid)
         """Tests whether a decoded record fits the schema; False for one that is `UNDECIDED`. Never raises."""
         self.fields = JsonFields(definition)
 
@@ -125,7 +126,7 @@ class JsonSchemaFormat:
             return (excess,)
         found: dict[Violation, None] = {}
         try:
-            for error in self._validator.iter_errors(record):
+            for error in self._validators.of(record).iter_errors(record):
                 found[self._violation(error)] = None
                 if len(found) == MAX_VIOLATIONS:
                     break
@@ -142,7 +143,9 @@ class JsonSchemaFormat:
         if self._excess(record) is not None:
             return
         try:
-            yield from ((self._violation(error), error) for error in self._validator.iter_errors(record))
+            yield from (
+                (self._violation(error), error) for error in self._validators.of(record).iter_errors(record)
+            )
         except ValueError:
             return
 
@@ -163,14 +166,14 @@ class JsonSchemaFormat:
 
     def refusing(self, record: Any) -> frozenset[str]:
         """Return the JSON Pointers (into the schema) of the keywords that refuse a record; empty if it fits."""
-        errors = self._validator.iter_errors(record)
+        errors = self._validators.of(record).iter_errors(record)
         original = self.patterns.original
         return frozenset(join(tuple(original(str(part)) for part in error.schema_path)) for error in errors)
 
     def _without_values(self, record: Any) -> Iterator[Violation]:
         """Yield the schema violations of a record with keyword and place only, without limits and values."""
         names = self.fields.names()
-        for error in self._validator.evaluate(record).errors():
+        for error in self._validators.of(record).evaluate(record).errors():
             keyword = tokens(error["schemaLocation"])[-1]
             path: list[str] = []
             value = record
@@ -188,6 +191,8 @@ class JsonSchemaFormat:
             str(part) if isinstance(part, int) or part in names else "*" for part in error.instance_path
         )
         code, sentence = error.kind.name, _sentence(error.kind, names, self.patterns)
+        if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Custom):
+            sentence = error.message
         keyword = error.schema_path[-1] if error.schema_path else ""
         if keyword in _CLOSING and isinstance(error.kind, jsonschema_rs.ValidationErrorKind.FalseSchema):
             code, sentence = str(keyword), _CLOSING[str(keyword)]
@@ -206,7 +211,7 @@ def _violation(code: str, pointer: str, message: str) -> Violation:
     return Violation(Stage.SCHEMA, code, pointer, Severity.ERROR, message)
 
 
-def _compile(definition: Schema, *, assert_formats: bool) -> tuple[jsonschema_rs.Validator, EcmaPatterns]:
+def _compile(definition: Schema, *, assert_formats: bool) -> tuple[Validators, EcmaPatterns]:
     """Compile with a linear-time pattern engine or, for look-around, with one that has bounded backtracking.
 
     `maximum: 10.0` means the same as `maximum: 10`. A string on which a pattern reaches the backtracking limit does not
@@ -223,16 +228,19 @@ def _compile(definition: Schema, *, assert_formats: bool) -> tuple[jsonschema_rs
     error: Exception | None = None
     for options, patterns in engines:
         try:
-            validator = jsonschema_rs.validator_for(
+            build = partial(
+                jsonschema_rs.validator_for,
                 patterns.rewritten(whole),
                 validate_formats=assert_formats,
                 pattern_options=options,
                 offline=True,
             )
+            plain = build()
+            exact = build(keywords=EXACT_KEYWORDS) if needs_exact_keywords(whole) else None
         except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as refused:
             error = refused
         else:
-            return validator, patterns
+            return Validators(plain, exact), patterns
     raise _compile_error(error, definition, patterns)
 
 
