@@ -33,7 +33,11 @@ class Validators(NamedTuple):
     @property
     def is_valid(self) -> Callable[[Any], bool]:
         """Return a test whether a record fits the schema."""
-        return self.plain.is_valid if self.exact is None else lambda record: self.of(record).is_valid(record)
+        fits = self.plain.is_valid
+        if self.exact is None:
+            return fits
+        fits_exactly = self.exact.is_valid
+        return lambda record: fits_exactly(record) if holds_decimal(record) else fits(record)
 
 
 def needs_exact_keywords(schema: Any) -> bool:

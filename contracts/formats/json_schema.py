@@ -109,11 +109,11 @@ class JsonSchemaFormat:
         return self._bounded(_compile(definition, assert_formats=self.formats_hold)[0].is_valid)
 
     def subschema_test(self, subschema: Schema) -> Callable[[Any], bool]:
-        """Compile a part of the schema without references, and return a test whether a value fits it."""
+        """Compile a part of the schema without references, and return a test whether a value without Decimals fits it."""
         root = self.definition if isinstance(self.definition, dict) else {}
         dialect = {"$schema": root["$schema"]} if "$schema" in root else {}
         whole = {**dialect, "allOf": [subschema]}
-        return _compile(whole, assert_formats=self.formats_hold)[0].is_valid
+        return _compile(whole, assert_formats=self.formats_hold)[0].plain.is_valid
 
     def decode(self, framed: Framed) -> Iterator[Any]:
         """Yield for each payload the decoded record, or a Violation. The writer's schema is ignored."""
