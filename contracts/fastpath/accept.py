@@ -123,7 +123,9 @@ class Acceptance:
                 broken[position] = rules
         if self._whole_hold is not None:
             asked = (position for position in range(len(values)) if position not in unknown)
-            unknown.update([position for position in asked if not self._holds(values[position])])
+            unknown.update(
+                [position for position in asked if not self._holds(values[position], start + position, at)]
+            )
         text = self._matched(texts, unknown)
         for kept in also:
             for position in unknown:
@@ -155,8 +157,10 @@ class Acceptance:
                 kept[position] = each
         return rules
 
-    def _holds(self, value: bytes | None) -> bool:
-        """Return whether the rules about whole records hold; they need the decoded record."""
+    def _holds(self, value: bytes | None, index: int, at: Callable[[int], None] | None) -> bool:
+        """Return whether the rules about whole records hold for value `index`; they need the decoded record."""
+        if at is not None:
+            at(index)
         assert self._whole_hold is not None  # noqa: S101 - narrows for the type checker
         try:
             return self._whole_hold(orjson.loads(value))  # type: ignore[arg-type] # a null raises

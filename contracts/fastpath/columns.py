@@ -33,6 +33,8 @@ OfTexts = Callable[[pa.Array, pa.DataType], pa.Array | None]
 
 _NONE: Final = type(None)
 _SURE_DIGITS: Final = 15
+_MAX_EXACT_SCALE: Final = 22
+"""The largest power of ten that is a double."""
 _NANOSECONDS: Final = 1_000
 """Nanoseconds in a microsecond."""
 _RFC3339: Final = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)$"
@@ -50,10 +52,13 @@ def bulk_of(*kinds: type) -> Bulk:
 
 
 def bulk_decimals(values: list[Any], arrow_type: pa.Decimal128Type) -> pa.Array | None:
-    """Convert numbers in bulk, if all are Decimals, or all are doubles and integers of at most 15 decimal digits."""
+    """Convert numbers in bulk, if all are Decimals, or all are doubles and integers of at most 15 decimal digits.
+
+    Doubles also need a scale of at most 22.
+    """
     if {Decimal, _NONE}.issuperset(map(type, values)):
         return _exact_decimals(values, arrow_type)
-    if not {float, int, _NONE}.issuperset(map(type, values)):
+    if arrow_type.scale > _MAX_EXACT_SCALE or not {float, int, _NONE}.issuperset(map(type, values)):
         return None
     numbers = np.array(values, np.float64)
     is_null = np.isnan(numbers)

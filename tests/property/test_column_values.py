@@ -41,6 +41,8 @@ OTHERS = st.one_of(
     st.booleans(),
     st.floats(),
     st.sampled_from([0.1, 4.35, 1e22, 1.7e308]),
+    # Quotients of doubles: from a scale of 23, some are not the double nearest to the decimal.
+    st.builds(lambda unscaled, scale: unscaled / 10.0**scale, st.integers(1, 999), st.integers(20, 37)),
     st.binary(max_size=4),
     st.sampled_from(
         [
@@ -60,6 +62,9 @@ NAMES = [
     "decimal(5,2)",
     "decimal(38,0)",
     "decimal(12,2)",
+    "decimal(38,22)",
+    "decimal(38,23)",
+    "decimal(38,37)",
 ]
 
 

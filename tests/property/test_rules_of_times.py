@@ -43,7 +43,7 @@ texts = st.one_of(
 relative = st.sampled_from(["now", "now + 1 second", "now - 1 second", "now - P1D"])
 bounds = st.one_of(texts.filter(lambda text: instant_key(text) is not None), relative)
 rules = st.fixed_dictionaries(
-    {"kind": st.just("range"), "field": st.just("/at")},
+    {"kind": st.just("range"), "field": st.sampled_from(["/at", "/**/at"])},
     optional={
         "not_before": bounds,
         "before": bounds,

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests import documents
 from tidegate.contracts.errors import ContractError
 from tidegate.contracts.formats.avro_leaves import encoded_long
 
@@ -235,6 +236,14 @@ def test_rows_are_returned_with_their_verdicts(make_plan: Any) -> None:
         [],
         [],
     ]
+
+
+def test_a_number_near_a_decimal_of_many_places_is_not_rounded_to_it(make_plan: Any) -> None:
+    columns = [{"name": "n", "from": "/n", "type": "decimal(38,23)"}]
+    plan = make_plan({"properties": {"n": {"type": "number"}}}, columns=columns)
+    values = pa.array([b'{"n":1.0999999999999998e-22}', b'{"n":1.1e-22}'])
+    for each in (plan, documents.strict(plan)):
+        assert each.judge_typed(values).field("columns").to_pylist() == [None, {"n": Decimal("1.1E-22")}]
 
 
 def test_one_odd_value_changes_no_other(make_plan: Any) -> None:

@@ -183,8 +183,9 @@ def test_a_moment_is_fresh(rule: Any, sent: str, *, expected: bool) -> None:
     assert expected == holds(plan, {"at": sent}, at("2024-01-01T00:00:00Z"))
 
 
-def test_each_record_has_its_own_now_in_the_quick_way_and_the_exact_one() -> None:
-    rule = {"kind": "range", "field": "/at", "not_after": "now"}
+@pytest.mark.parametrize("field", ["/at", "/**/at"])
+def test_each_record_has_its_own_now_in_the_quick_way_and_the_exact_one(field: str) -> None:
+    rule = {"kind": "range", "field": field, "not_after": "now"}
     plan = plan_of(rule, {"kind": "range", "field": "/n", "minimum": 0})
     # The schema of the second plan is none for the quick way.
     exact = plan_of(rule, schema={**SCHEMA, "minProperties": 1})
