@@ -14,6 +14,7 @@ _DATE = re.compile(r"(\d{4})-(\d{2})-(\d{2})", re.ASCII)
 _DATE_TIME = re.compile(
     r"(\d{4})(-\d{2}-\d{2})[Tt](\d{2}:\d{2}):(\d{2})(?:\.(\d+))?(?:[Zz]|([+-]\d{2}:[0-5]\d))", re.ASCII
 )
+_BETWEEN: Final = frozenset({"T", "t", " "})
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND: Final = timedelta(seconds=1)
 NANOSECONDS: Final = 10**9
@@ -65,10 +66,23 @@ def instant_key(text: str) -> int | Fraction | None:
     seconds = (moment - _EPOCH) // _SECOND + is_leap
     if year == "0000":
         seconds -= _CYCLE_SECONDS
-    return seconds * NANOSECONDS + _nanoseconds(fraction)
+    return seconds * NANOSECONDS + nanoseconds_of_fraction(fraction)
 
 
-def _nanoseconds(fraction: str | None) -> int | Fraction:
+def local_key(text: str) -> int | Fraction | None:
+    """Return a date and time without a zone as exact nanoseconds since 1970, as if in UTC; None for any other text.
+
+    `T`, `t` or a space stands between them. Source: RFC 3339 section 5.6 with its notes, without the offset.
+    """
+    return (
+        instant_key(f"{text[:DATE_LENGTH]}T{text[DATE_LENGTH + 1 :]}Z")
+        if text[DATE_LENGTH : DATE_LENGTH + 1] in _BETWEEN
+        else None
+    )
+
+
+def nanoseconds_of_fraction(fraction: str | None) -> int | Fraction:
+    """Return the nanoseconds of the decimal digits of a fraction of a second; digits after the hundredth are cut."""
     digits = (fraction or "").rstrip("0")
     if len(digits) <= 9:
         return int(digits.ljust(9, "0"))

@@ -30,7 +30,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final
 
-from tidegate.contracts.document.times import date_key, instant_key
+from tidegate.contracts.document.times import date_key, instant_key, local_key
 from tidegate.contracts.formats.avro_types import UUID, Fixed, Logical, Primitive
 
 _RANGES: Final = {"int": 2**31, "long": 2**63}
@@ -155,7 +155,7 @@ def _moment(logical: str, text: str) -> int:
             if not is_time or nanoseconds is None:
                 raise NotEncodableError("is text that is not a time of day such as 23:59:59")
         case "local-timestamp":
-            nanoseconds = instant_key(f"{text[:10]}T{text[11:]}Z") if text[10:11] in ("T", " ") else None
+            nanoseconds = local_key(text)
             if nanoseconds is None:
                 raise NotEncodableError("is text that is not a local date-time such as 2026-01-31T12:00:00")
         case _:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import struct
 from collections.abc import Callable
 from datetime import date
 from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperation
@@ -13,7 +14,7 @@ from typing import Any, Final
 
 import orjson
 
-from tidegate.contracts.document.times import date_key, instant_key
+from tidegate.contracts.document.times import date_key, instant_key, local_key
 
 Converter = Callable[[Any], Any]
 """Returns the value for Arrow; None if the column's type cannot hold it. The argument is never None."""
@@ -60,13 +61,28 @@ def floating_point(largest: float) -> Converter:
         kind = type(value)
         if kind is not int and kind is not float and kind is not Decimal:
             return None
-        if kind is int:
-            value = Decimal(value)
-        number = float(value)
+        if kind is float:
+            number = value
+        else:
+            exact = Decimal(value)
+            number = float(exact)
+            if largest == MAX_FLOAT and exact.is_finite() and exact != number:
+                number = _to_odd(number, exact)
         is_held = abs(number) <= largest or (kind is float and not math.isfinite(number))
         return number if is_held else None
 
     return convert
+
+
+def _to_odd(number: float, exact: Decimal) -> float:
+    """Return `number`, or the next double towards `exact`: the one whose last bit is 1.
+
+    Rounded to 32 bits, it is the float nearest to `exact`; `number` may lie in the middle of two floats.
+
+    Source: Boldo and Melquiond, "When double rounding is odd" (2005).
+    """
+    is_odd = int.from_bytes(struct.pack("<d", number), "little") & 1
+    return number if is_odd else math.nextafter(number, math.inf if exact > number else -math.inf)
 
 
 def of_type(kind: type) -> Converter:
@@ -133,11 +149,7 @@ def local_time(nanoseconds: int) -> Converter:
 
     def convert(value: Any) -> int | None:
         if type(value) is str:
-            return (
-                _microseconds(instant_key(f"{value[:10]}T{value[11:]}Z"))
-                if value[10:11] in {"T", " "}
-                else None
-            )
+            return _microseconds(local_key(value))
         return _microseconds(value * nanoseconds) if type(value) is int else None
 
     return convert

@@ -19,15 +19,24 @@ from typing import Any, Final
 
 from tidegate.contracts.document.fields import FieldType
 from tidegate.contracts.document.terms import Scalar
-from tidegate.contracts.document.times import DATE_LENGTH, NANOSECONDS, instant_key, read_date
+from tidegate.contracts.document.times import (
+    DATE_LENGTH,
+    NANOSECONDS,
+    instant_key,
+    local_key,
+    nanoseconds_of_fraction,
+    read_date,
+)
 from tidegate.contracts.rules.clock import date_of, day_of, midnight_of
 from tidegate.contracts.rules.rule_kind import Scope
 
 _TEXT: Final = re.compile(
-    r"P(?:(\d{1,9})W|(?=[0-9T])(?:(\d{1,9})Y)?(?:(\d{1,9})M)?(?:(\d{1,9})D)?"
-    r"(?:T(?=[0-9])(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9})(?:\.(\d{1,100}))?S)?)?)",
+    r"P(?:(\d+)W|(?=[0-9T])(?:(\d+)Y)?(?:(\d+)M)?(?:(\d+)D)?"
+    r"(?:T(?=[0-9])(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.(\d+))?S)?)?)",
     re.ASCII,
 )
+_MAX_DIGITS: Final = 100
+"""Longer counts are all read as the first number with more digits, because int() is slow for many."""
 _REFERENCES: Final = ((1696, 9), (1697, 2), (1903, 3), (1903, 7))
 _AVRO: Final = struct.Struct("<III")
 _DAY: Final = 86_400 * NANOSECONDS
@@ -60,16 +69,22 @@ class Duration:
 
 @lru_cache(maxsize=4_096)
 def read_duration(text: str) -> Duration | None:
-    """Return the duration that a text stands for; None for any other text."""
+    """Return the duration that a text stands for; None for any other text.
+
+    A count of more than 100 digits is read as 10^100, and a fraction is cut after 100.
+    """
     match = _TEXT.fullmatch(text)
     if match is None:
         return None
     *counts, fraction = match.groups()
-    weeks, years, months, days, hours, minutes, seconds = (int(count or 0) for count in counts)
-    rest: int | Fraction = (hours * 3600 + minutes * 60 + seconds) * NANOSECONDS
-    if fraction:
-        rest += Fraction(int(fraction) * NANOSECONDS, 10 ** len(fraction))
+    weeks, years, months, days, hours, minutes, seconds = map(_count, counts)
+    rest = (hours * 3600 + minutes * 60 + seconds) * NANOSECONDS + nanoseconds_of_fraction(fraction)
     return _duration(years * 12 + months, weeks * 7 + days, rest)
+
+
+def _count(digits: str | None) -> int:
+    digits = (digits or "").lstrip("0")
+    return int(digits or 0) if len(digits) <= _MAX_DIGITS else 10**_MAX_DIGITS
 
 
 def duration_string_key(value: Any) -> Duration | None:
@@ -314,7 +329,7 @@ def _days(text: Any) -> int | None:
 
 
 def _local(text: Any) -> Any:
-    return instant_key(f"{text}Z") if type(text) is str else None
+    return local_key(text) if type(text) is str else None
 
 
 _DAYS: Final = Order(

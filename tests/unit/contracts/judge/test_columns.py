@@ -246,6 +246,27 @@ def test_a_number_near_a_decimal_of_many_places_is_not_rounded_to_it(make_plan: 
         assert each.judge_typed(values).field("columns").to_pylist() == [None, {"n": Decimal("1.1E-22")}]
 
 
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("1.000000059604644775390626", 1.0000001192092896),  # nearest to its double is 1.0
+        ("1.000000059604644775390625", 1.0),
+        ("1.000000178813934326171874", 1.0000001192092896),
+        ("-1.000000059604644775390626", -1.0000001192092896),
+        ("72057598332895233", 72057602627862528.0),
+        ("72057598332895232", 72057594037927936.0),
+        ("0.7006492321624086e-45", 1.401298464324817e-45),
+        ("340282346638528859811704183484516925440", 3.4028234663852886e38),
+    ],
+)
+def test_a_column_of_type_float_holds_the_nearest(make_plan: Any, written: str, expected: float) -> None:
+    columns = [{"name": "n", "from": "/n", "type": "float"}]
+    plan = make_plan({"properties": {"n": {"type": "number"}}}, columns=columns)
+    for each in (plan, documents.strict(plan)):
+        judged = each.judge_typed(pa.array([f'{{"n":{written}}}'.encode()]))
+        assert judged.field("columns").to_pylist() == [{"n": expected}]
+
+
 def test_one_odd_value_changes_no_other(make_plan: Any) -> None:
     plan = make_plan(SCHEMA, columns=COLUMNS)
     odd = WHOLE.replace(b"0.1,", b"1e1,", 1).replace(b'"n":1', b'"n":1.0').replace(b"T01:00", b"t01:00")

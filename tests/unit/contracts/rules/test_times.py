@@ -107,6 +107,12 @@ def test_a_bound_as_text_is_an_exact_number(rule: Any, record: bytes, *, expecte
         ({"minimum": "P27D"}, "P1M", True),
         ({"maximum": "P1Y"}, "P12M", True),
         ({"maximum": "PT1S"}, "no duration", True),
+        ({"maximum": "PT4H"}, "PT1000000000S", False),
+        ({"maximum": "PT4H"}, "PT0000000014400S", True),
+        ({"maximum": "PT4H"}, f"PT{'9' * 10_000}M", False),
+        ({"maximum": "PT4H"}, f"P{'0' * 10_000}D", True),
+        ({"maximum": "PT1S"}, f"PT1.{'9' * 10_000}S", False),
+        ({"maximum": "PT1S"}, f"PT0.{'9' * 10_000}S", True),
     ],
 )
 def test_durations_lie_in_a_range(rule: Any, took: str, *, expected: bool) -> None:
@@ -253,6 +259,14 @@ def test_times_without_a_zone_lie_in_a_range() -> None:
     plan = plan_of({"kind": "range", "field": "/here", "after": "2024-01-01T00:00:00"})
     assert holds(plan, {"here": "2024-01-01T00:00:00.5"})
     assert not holds(plan, {"here": "2024-01-01T00:00:00"})
+
+
+@pytest.mark.parametrize("between", ["T", "t", " "])
+def test_a_time_without_a_zone_is_read_alike_by_rule_and_column(between: str) -> None:
+    columns = [{"name": "here", "from": "/here", "type": "timestamp_ntz"}]
+    plan = plan_of({"kind": "range", "field": "/here", "after": "2025-01-01T00:00:00"}, columns=columns)
+    assert holds(plan, {"here": f"2025-01-02{between}00:00:00"})
+    assert not holds(plan, {"here": f"2024-01-01{between}00:00:00"})
 
 
 @pytest.mark.parametrize(
