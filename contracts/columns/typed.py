@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -75,8 +75,9 @@ class ColumnKind:
     """A column type: its Arrow type, and the function that converts values of records to it.
 
     `unit` is the number of nanoseconds that an integer counts in a column of times. `takes_all` means that any value is
-    accepted, because a mask replaces it. `is_plain` means that `convert` is the type's own, and masks nothing.
-    `tells_types` means that the number 5 and the text 5 are different values of the column.
+    accepted, because a mask replaces it. `is_plain` means that `convert` is the type's own, and masks nothing. `mask`,
+    if given, returns what is written of a value that `convert` accepts; None for null. `tells_types` means that the
+    number 5 and the text 5 are different values of the column.
     """
 
     arrow_type: pa.DataType
@@ -85,6 +86,7 @@ class ColumnKind:
     takes_all: bool = False
     is_plain: bool = True
     tells_types: bool = False
+    mask: to.Converter | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,10 @@ class TypedColumn:
             for position, (value, new) in enumerate(zip(values, converted, strict=True))
             if new is None and value is not None
         ]
+        if (mask := self.kind.mask) is not None:
+            converted = [
+                None if new is None else mask(value) for value, new in zip(values, converted, strict=True)
+            ]
         return pa.array(converted, self.kind.arrow_type), refused
 
     def holds(self, record: Any) -> bool:
@@ -251,9 +257,12 @@ def masked_kind(masks: Masks, path: Path, kind: ColumnKind) -> ColumnKind:
         case (Mask.REDACT, _):
             return ColumnKind(kind.arrow_type, to.nothing, takes_all=True, is_plain=False)
         case _ if masks.is_below(path):
-            return ColumnKind(
-                kind.arrow_type, lambda value: kind.convert(masks.applied(value, path)), is_plain=False
-            )
+
+            def mask(value: Any) -> Any:
+                masked = masks.applied(value, path)
+                return None if masked is None else kind.convert(masked)
+
+            return replace(kind, is_plain=False, mask=mask)
         case _:
             return kind
 

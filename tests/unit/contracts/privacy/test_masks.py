@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests import documents
 from tests.marks import examples
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.errors import ContractError, SettingsError, StreamStopped
@@ -185,6 +186,21 @@ def test_masks_change_no_verdict() -> None:
     huge = json.dumps({"age": 2**70}).encode()
     assert plans[0].explain(huge, typed=True).disposition is Disposition.ACCEPTED
     assert plans[1].explain(huge, typed=True).disposition is Disposition.QUARANTINED
+
+
+@pytest.mark.parametrize("type_name", ["string", "json"])
+def test_a_mask_of_members_changes_no_verdict_of_a_column(type_name: str) -> None:
+    schema = {"properties": {"a": {"type": ["string", "object"], "properties": {"b": {"type": "string"}}}}}
+    columns = [{"name": "a", "from": "/a", "type": type_name}]
+    plain, masked = (
+        compile_plan(contract(schema, columns=columns, mask=mask)) for mask in ({}, {"/a/b": "redact"})
+    )
+    for value in (b'{"a": "x"}', b'{"a": {"b": "x"}}', b'{"a": {"b": "x", "c": 1}}', b'{"a": null}', b"{}"):
+        for plan in (masked, documents.strict(masked)):
+            expected = plain.explain(value, typed=True).disposition
+            assert plan.explain(value, typed=True).disposition is expected
+            assert plan.judge_typed(pa.array([value])).field("disposition").to_pylist() == [expected]
+    assert row_of(masked, b'{"a": "x"}') == {"a": None}
 
 
 def test_columns_that_are_declared() -> None:
