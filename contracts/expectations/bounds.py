@@ -6,6 +6,7 @@ Numbers are decimal: for a decimal column, 0.1 is exactly one tenth; for a doubl
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -72,8 +73,10 @@ def value_of(written: Any, kind: pa.DataType, *, holds: bool = True) -> Any:
 
 
 def _number_of(written: Any, kind: pa.DataType, *, holds: bool) -> Any:
-    if isinstance(written, bool) or not isinstance(written, int | float) or not math.isfinite(written):
-        raise ValueError("must be a number")
+    if isinstance(written, bool) or not isinstance(written, int | float):
+        raise ValueError("must be a number")  # noqa: TRY004 - as above
+    if not abs(written) <= sys.float_info.max:  # nor NaN
+        raise ValueError(f"must be a number of at most {sys.float_info.max:.2g} in magnitude")
     if pa.types.is_floating(kind):
         return float(np.float32(written)) if holds and kind == pa.float32() else float(written)
     exact = Decimal(str(written))

@@ -26,13 +26,16 @@ class MatchesKind(FieldRuleKind[Matches]):
         # A set of one pattern only tests for a match, six times as fast as a search that also finds its position.
         patterns = re2.Set.SearchSet(_quiet())
         try:
-            re2.compile(rule.pattern, _quiet())  # for its error message, which a set does not have
+            single = re2.compile(rule.pattern, _quiet())  # for its error message, which a set does not have
             patterns.Add(rule.pattern)
         except re2.error as error:
             scope.refuse("/pattern", f"not a pattern in RE2 syntax: {_reason(error)}")
             return None
-        patterns.Compile()
         matching, absent = patterns.Match, rule.nulls == "violate"
+        try:
+            patterns.Compile()
+        except re2.error:  # it has less memory than a single pattern
+            matching = single.search
 
         def breaks(value: Any) -> bool:
             if value is None:

@@ -83,6 +83,20 @@ IN_SET = "expect_column_values_to_be_in_set"
             "RE2",
         ),
         (
+            "expect_column_min_to_be_between",
+            {"column": "stay", "min_value": 10**309},
+            "/kwargs/min_value",
+            "at most",
+        ),
+        (
+            "expect_column_min_to_be_between",
+            {"column": "ratio", "min_value": -(10**309)},
+            "/kwargs/min_value",
+            "at most",
+        ),
+        (IN_SET, {"column": "stay", "value_set": [10**309]}, "/kwargs/value_set/0", "at most"),
+        (IN_SET, {"column": "ratio", "value_set": [10**309]}, "/kwargs/value_set/0", "at most"),
+        (
             "expect_column_values_to_match_regex_list",
             {"column": "ward", "regex_list": "a"},
             "/kwargs/regex_list",

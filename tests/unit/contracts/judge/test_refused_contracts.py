@@ -167,6 +167,7 @@ def test_every_rule_is_looked_at(make_plan: Any) -> None:
         {"kind": "matches", "field": "/address/postcode", "pattern": "x"},
         {"kind": "matches", "field": "/codes/0", "pattern": "x"},
         {"kind": "matches", "field": "/labels/anything", "pattern": "x"},
+        {"kind": "matches", "field": "/ward", "pattern": r"^\pL{1,200}$"},
         {"kind": "one_of", "field": "/age", "values": [1.0]},
         {"kind": "forbidden", "field": "/charge", "values": [0.5, 1]},
         {"kind": "required_when", "field": "/extras", "when": {"field": "/codes", "present": True}},

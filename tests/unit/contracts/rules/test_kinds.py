@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from pydantic import Field
 
+from tests import documents
 from tidegate.contracts.compatibility.compare import compare
 from tidegate.contracts.compatibility.weakening import weakenings
 from tidegate.contracts.document.fields import SchemaFields
@@ -209,3 +210,13 @@ def test_the_kinds_with_a_test_of_their_own_on_the_fast_path() -> None:
     names = {get_args(model.model_fields["kind"].annotation)[0] for model in KINDS}
     assert set(SAMPLES) == names - {"even", "crowded"}
     assert fast == {"forbidden", "one_of", "range", "ordered", "cel"}
+
+
+def test_a_pattern_too_large_for_a_set_is_searched() -> None:
+    rule = {"id": "r", "kind": "matches", "field": "/s", "pattern": r"^\pL{1,200}$"}
+    plan = documents.plan_with({"properties": {"s": {"type": "string"}}}, rules=[rule])
+    texts = {"é" * 200: True, "é" * 201: False, "": False, "a1": False, "a\n": False}
+    values = [json.dumps({"s": text}).encode() for text in texts]
+    for each in (plan, documents.strict(plan)):
+        judged = each.judge(pa.array(values)).field("disposition").to_pylist()
+        assert [disposition == 0 for disposition in judged] == list(texts.values())
