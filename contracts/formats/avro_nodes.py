@@ -12,6 +12,8 @@ a string even if bytes are listed before it.
 
 from __future__ import annotations
 
+import math
+import struct
 from dataclasses import dataclass, field
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import Any, Final
@@ -286,10 +288,21 @@ def decimal_value(unscaled: int, scale: int) -> Decimal:
     return _EXACT.scaleb(unscaled, -scale)
 
 
+def _of_32_bits(number: float) -> float:
+    """Return the nearest 32-bit float, as a writer writes the same number."""
+    try:
+        (rounded,) = struct.unpack("<f", struct.pack("<f", number))
+    except OverflowError:
+        return math.copysign(math.inf, number)
+    return float(rounded)
+
+
 def default_value(default: Any, node: AvroType) -> Any:  # noqa: PLR0911 - one for each type
     """Return the decoded value of a default that fits its type. Source: specification, "field default values"."""
     match node:
-        case Primitive(kind="float" | "double"):
+        case Primitive(kind="float"):
+            return _of_32_bits(float(default))
+        case Primitive(kind="double"):
             return float(default)
         case Primitive(kind="bytes") | Fixed():
             raw = default.encode("latin-1")
