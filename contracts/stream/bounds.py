@@ -30,6 +30,8 @@ StreamText = Annotated[str, Field(max_length=200)]
 """Id of a contract."""
 TopicText = Annotated[str, Field(max_length=260)]
 """Name of a topic: at most 249 characters in Kafka, plus the suffix of an output topic."""
+LedgerText = Annotated[str, Field(max_length=1_000)]
+"""Name of a ledger."""
 VersionText = Annotated[str, Field(max_length=1_000)]
 """Version of a contract, or `id@version`."""
 PointerText = Annotated[str, Field(max_length=LONGEST_POINTER)]

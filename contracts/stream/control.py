@@ -24,6 +24,7 @@ from pydantic import (
 from tidegate.contracts.stream.bounds import (
     MOST_OFFSETS,
     Instant,
+    LedgerText,
     Offsets,
     StreamText,
     TopicText,
@@ -250,6 +251,9 @@ class Heartbeat(BaseModel):
     )
     table: TableSize | None = None
     maintenance: TableMaintenance | None = None
+    ledger: LedgerText | None = Field(
+        default=None, description="Name of the job's ledger; null before its stream runs."
+    )
 
 
 class Condition(StrEnum):

@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 from pyroaring import BitMap64
 
-from tidegate.contracts.stream.bounds import MOST_RULES, Instant, StreamText, TopicText
+from tidegate.contracts.stream.bounds import MOST_RULES, Instant, LedgerText, StreamText, TopicText
 from tidegate.contracts.stream.closure import Closure
 from tidegate.contracts.stream.counts import CodeText, Count, RuleCount
 from tidegate.contracts.stream.evidence import Evidence
@@ -186,6 +186,10 @@ class ReplayOrder(BaseModel):
     )
     rate: Annotated[int, Field(ge=1, le=10**9)] | None = Field(
         default=None, description="Most records a second; null for no limit."
+    )
+    ledger: LedgerText | None = Field(
+        default=None,
+        description="The ledger that refused the records: only its job processes the request; null for any job of the stream.",
     )
 
     @model_validator(mode="after")
@@ -413,6 +417,9 @@ class StreamReplay(BaseModel):
     accept_batches: bool = False
     allowed: float
     rate: int | None = None
+    ledger: str | None = Field(
+        default=None, description="The ledger whose job processes it; null for any job of the stream."
+    )
     report: ReplayReport | None = Field(default=None, description="The newest report of the job.")
 
     @property

@@ -256,15 +256,18 @@ class ReplayStore(EntryStore[ReplayRow]):
             return None
         return positions_of(ReplayRequest.model_validate_json(row.request).positions)
 
-    def open(self, stream: str) -> UUID | None:
-        """Return the id of the oldest request that a job has to process; None without one."""
-        found = self._session.scalar(
-            select(ReplayRow.id)
+    def open(self, stream: str, ledger: str | None) -> UUID | None:
+        """Return the id of the oldest request that the job of a ledger has to process; None without one.
+
+        A request without a ledger is for every job. A job of an earlier release, whose ledger is None, gets any request.
+        """
+        rows = self._session.scalars(
+            select(ReplayRow)
             .where(ReplayRow.stream == stream, ReplayRow.state == ReplayState.OPEN)
             .order_by(ReplayRow.key)
-            .limit(1)
         )
-        return None if found is None else UUID(found)
+        replays = (StreamReplay.model_validate_json(row.document) for row in rows)
+        return next((each.id for each in replays if ledger is None or each.ledger in {None, ledger}), None)
 
     def _may_go(self) -> ColumnElement[bool]:
         """Return the condition of ended replays; the others wait for a person or a job, and are bounded in number."""

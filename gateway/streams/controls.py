@@ -146,7 +146,8 @@ class StreamControls:
             reporter_topic(stores, stream, by)
             stores.controls.beat(stream, at, heartbeat)
             return HeartbeatAnswer(
-                reconciliation=stores.reconciliations.open(stream), replay=stores.replays.open(stream)
+                reconciliation=stores.reconciliations.open(stream),
+                replay=stores.replays.open(stream, heartbeat.ledger),
             )
 
 

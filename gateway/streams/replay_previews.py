@@ -43,11 +43,15 @@ _SECONDS: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class ProblemSelection:
-    """The refused records of a problem that were open at one time, as positions in the quarantine topic."""
+    """The refused records of a problem that were open at one time, as positions in the quarantine topic.
+
+    `ledger` is the one that refused the newest of them; None if it is unknown. A request is for its refusals only.
+    """
 
     topic: str
     topic_id: str
     positions: Positions
+    ledger: str | None = None
 
     @property
     def digest(self) -> str:
@@ -64,6 +68,7 @@ class ProblemSelection:
             digest=self.digest,
             fix=None if fix is None else fix.text,
             fingerprint=None if fix is None else fix.fingerprint,
+            ledger=self.ledger,
             **options,
         )
 
@@ -119,7 +124,7 @@ class ReplayPreviews:
         topic_id = self._reader.topic_id(origin)
         if topic_id is None:
             raise NotFoundError(f"there is no topic {origin.quarantine_topic}")
-        return ProblemSelection(origin.quarantine_topic, topic_id, found)
+        return ProblemSelection(origin.quarantine_topic, topic_id, found, self._ledger(origin, found))
 
     def preview(
         self,
@@ -160,7 +165,9 @@ class ReplayPreviews:
         for begin in range(0, len(first), _AT_A_TIME):
             places = first[begin : begin + _AT_A_TIME]
             records = self._reader.records(origin, places)
-            judgeable = _judgeable(records, found.preview, action, accept_batches=accept_batches)
+            own = [each for each in records if selection.ledger in {None, each.evidence.ledger}]
+            found.preview.untouched[Untouched.FOREIGN] += len(records) - len(own)
+            judgeable = _judgeable(own, found.preview, action, accept_batches=accept_batches)
             found.preview.add(judgeable, plan, compiled)
             found.preview.untouched[Untouched.MISSING] += len(places) - len(records)
             found.looked += len(places)
@@ -169,6 +176,16 @@ class ReplayPreviews:
                 break
         found.preview.untouched = +found.preview.untouched
         return found
+
+    def _ledger(self, origin: Origin, positions: Positions) -> str | None:
+        """Return the ledger of the record that was judged last, by the last record of each partition.
+
+        An archived table leaves refusals of its ledger, which no job has any more; they are older.
+        """
+        last = [(partition, bitmap.max()) for partition, bitmap in positions.bitmaps().items()]
+        records = self._reader.records(origin, last)
+        newest = max(records, key=lambda each: read_original(each.headers).judged_at or 0, default=None)
+        return None if newest is None else newest.evidence.ledger
 
 
 def _judgeable(

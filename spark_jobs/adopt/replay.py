@@ -18,7 +18,7 @@ from uuid import UUID
 import httpx
 from pydantic import TypeAdapter
 
-from tidegate.contracts.errors import NotFoundError, SettingsError, StreamStopped, Unavailable
+from tidegate.contracts.errors import ConflictError, NotFoundError, SettingsError, StreamStopped, Unavailable
 from tidegate.contracts.fix.model import Fix
 from tidegate.contracts.registry_client import requests
 from tidegate.contracts.registry_client.messages import RegistryAnswer, Request, send
@@ -146,13 +146,13 @@ class ReplayPlanner:
 
         Raises NotFoundError for a stream without a ledger, ConflictError for a request that the job would stop.
         """
-        previewer = ReplayPreviewer(self._settings, self._plan, self._topics, self._topic)
-        return previewer.preview(positions, fix, terms)
+        return self._previewer().preview(positions, fix, terms)
 
     def order(self, positions: Positions, fix: Fix | None, **options: Any) -> StreamReplay:
         """Request a replay from the registry and return it as stored. `options` are further fields of `ReplayOrder`.
 
-        Raises NotFoundError without a quarantine topic, and the errors of `required`.
+        The request is for the ledger of these settings. Raises NotFoundError without one or without a quarantine topic,
+        and the errors of `required`.
         """
         identity = self._topics.identity(self._topic)
         if identity is None:
@@ -165,6 +165,7 @@ class ReplayPlanner:
             digest=digest_of_refusals(self._topic, positions),
             fix=None if fix is None else fix.text,
             fingerprint=None if fix is None else fix.fingerprint,
+            ledger=self._previewer().ledger().name,
             **options,
         )
         answer = self._ask(requests.post(requests.stream_path(self._stream, "replays"), order))
@@ -178,6 +179,18 @@ class ReplayPlanner:
             raise NotFoundError(f"the registry knows no request {replay} of {self._stream}")
         required(self._client, answer, "tell of a replay")
         return answer.read(StreamReplay)
+
+    def require_own(self, replay: StreamReplay) -> None:
+        """Require that a request is for the ledger of these settings.
+
+        Raises NotFoundError for a stream without a ledger, ConflictError for a request for another one.
+        """
+        held = self._previewer().ledger()
+        if replay.ledger not in {None, held.name}:
+            raise ConflictError(
+                f"the request {replay.id} is for refusals of the ledger {replay.ledger}, and these settings have {held.name}: "
+                "nothing was processed. Give --sink, and --warehouse or the other options of the table, as its job has them"
+            )
 
     def run(self, replay: UUID) -> StreamReplay:
         """Claim the stream and process an open request, as its job does; return its resulting state."""
@@ -213,6 +226,9 @@ class ReplayPlanner:
             if evidence is not None and choice.has(evidence) and (within is None or place in within):
                 found.add(*place)
         return found
+
+    def _previewer(self) -> ReplayPreviewer:
+        return ReplayPreviewer(self._settings, self._plan, self._topics, self._topic)
 
     def _latest(self) -> dict[int, int]:
         return self._topics.latest(self._topic) if self._topics.identity(self._topic) is not None else {}

@@ -231,7 +231,8 @@ def _replayed(
 def _kept(planner: ReplayPlanner, request: UUID, registry: str, *, runs: bool) -> StreamReplay:
     """Return a request that the registry keeps, after processing it if it is open and `runs` is set.
 
-    Raises NotFoundError for an unknown request, ConflictError for one that waits for its approval.
+    Raises NotFoundError for an unknown request or a stream without a ledger. Raises ConflictError for a request that
+    waits for its approval, or is for another ledger.
     """
     found = planner.find(request)
     if runs and found.state == "proposed":
@@ -239,7 +240,10 @@ def _kept(planner: ReplayPlanner, request: UUID, registry: str, *, runs: bool) -
             f"the request {request} of {found.stream} waits for the approval of another person, and was not processed. "
             f"{approval_text(found, registry)}"
         )
-    return planner.run(request) if runs and found.state == "open" else found
+    if not runs or found.state != "open":
+        return found
+    planner.require_own(found)
+    return planner.run(request)
 
 
 def _report(found: StreamReplay, registry: str, *, has_run: bool) -> None:

@@ -49,7 +49,7 @@ class ReplayPreviewer:
 
         Raises NotFoundError for a stream without a ledger, ConflictError.
         """
-        held = self._held()
+        held = self.ledger()
         compiled = None if fix is None else fix_for(fix, self._plan)
         closed, since = require_closed(self._kafka, held), read_marks(self._kafka, held).since
         plan, present = self._plan, None
@@ -74,7 +74,8 @@ class ReplayPreviewer:
         preview.present = None if present is None else present.total()
         return preview
 
-    def _held(self) -> Ledger:
+    def ledger(self) -> Ledger:
+        """Return the present ledger. Raises NotFoundError for a stream without one, StreamStopped for another stream's."""
         held, stream = self._sink.ledger_if_there(), self._plan.contract.id
         if held is None:
             raise NotFoundError(f"{self._sink.name} has no ledger of {stream}: no record of it was refused")

@@ -102,7 +102,14 @@ class ReplayLoop:
         except (TidegateError, KafkaException) as error:  # the next batch will meet and raise the same error
             self._wait(error)
             return None
-        return None if request is None or begun is None else (request, *begun)
+        if request is None or begun is None:
+            return None
+        if request.ledger not in {None, begun[1].name}:
+            self._wait(
+                None
+            )  # heartbeats from before the claim have named no ledger; the next one names another request
+            return None
+        return request, *begun
 
     def _finish(self, prepared: Prepared) -> bool:
         try:

@@ -127,10 +127,12 @@ class StreamAttempt:
         """Return the heartbeat of this attempt. Called from a thread other than the stream's."""
         if self._running_since is None:
             return Heartbeat()
-        begun, sink = next(iter(self._in_hand), None), self._sink
+        begun, sink, ledger = next(iter(self._in_hand), None), self._sink, self._ledger
         busy = None if begun is None else time.monotonic() - begun
-        lag, size, maintenance = self._lag(self._ledger.end), sink.table_size, sink.maintenance
-        return Heartbeat(lag_records=lag, busy_seconds=busy, table=size, maintenance=maintenance)
+        lag, size, maintenance = self._lag(ledger.end), sink.table_size, sink.maintenance
+        return Heartbeat(
+            lag_records=lag, busy_seconds=busy, table=size, maintenance=maintenance, ledger=ledger.name
+        )
 
     def run(self, stopping: Stop, running: Event) -> None:
         """Run until `stopping` is set, or until no records are left with `available_now`.

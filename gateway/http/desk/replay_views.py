@@ -267,6 +267,7 @@ def _preview(found: ProblemPreview) -> PreviewView:
 
 _LEFT: Final = {
     Untouched.MISSING: "the quarantine topic no longer holds them",
+    Untouched.FOREIGN: "another ledger refused them, and only its job replays them",
     Untouched.OMITTED: "they were set aside without their bytes",
     Untouched.BATCH: "their whole batch was refused",
     Untouched.SENT_BACK: "they were sent to the source topic before",

@@ -52,6 +52,7 @@ _ORDER: dict[str, Any] = {
     "accept_batches": False,
     "allowed": 0.2,
     "rate": None,
+    "ledger": "hospital.admissions@iceberg:5d1e9c0a",
 }
 _REQUEST: dict[str, Any] = {"id": _ID, "stream": "hospital.admissions", **_ORDER}
 _REPORT: dict[str, Any] = {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -15,8 +17,10 @@ from tidegate.contracts.fix.load import parse_fix
 from tidegate.contracts.stream.closure import Closure
 from tidegate.contracts.stream.decide import REFUSED_WITH_BATCH
 from tidegate.contracts.stream.evidence import (
+    LEDGER_HEADER,
     SENT_BACK_HEADER,
     EventPointer,
+    judged_at_header,
     quarantine_headers,
     read_evidence,
 )
@@ -164,6 +168,42 @@ def test_records_that_were_refused_with_their_batch_are_previewed_if_the_request
     assert answer.status_code == 303, answer.text
     (asked,) = client.request("GET", f"/api/v1/streams/{STREAM}/replays").json()["replays"]
     assert asked["accept_batches"] is True
+
+
+class OfTwoLedgers(Kept):
+    """A reader of records that an archived ledger refused before the one of now."""
+
+    def records(
+        self, origin: Origin, positions: Iterable[tuple[int, int]], *_: Any
+    ) -> list[QuarantinedRecord]:
+        first, second = super().records(origin)
+        found = {(0, 0): (second, "archived", 1), (0, 2): (first, "of-now", 2)}
+        return [_refused_by(*found[each]) for each in positions]
+
+
+def _refused_by(record: QuarantinedRecord, ledger: str, judged_at: int) -> QuarantinedRecord:
+    headers = (*record.headers, (LEDGER_HEADER, ledger.encode()), *judged_at_header(judged_at))
+    evidence = read_evidence(headers)
+    assert evidence is not None
+    return replace(record, headers=headers, evidence=evidence)
+
+
+def test_a_request_of_the_desk_is_for_the_ledger_that_refused_the_newest_record(
+    client: Any, factory: Factory, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No other job of the contract processes it; the preview says what its own job will leave."""
+    reader = OfTwoLedgers(KafkaConnection(bootstrap_servers="127.0.0.1:9"))
+    monkeypatch.setattr(Factory, "quarantine_reader", lambda _: reader)
+    page = posted(client, f"{problem}/replay", fix="", accept_batches="on")
+    assert "1 of 2 records would pass. 1 would be left: another ledger refused them" in words(page)
+    assert posted(client, f"{problem}/replays", **hidden(page)).status_code == 303
+    shown = {**shown_on(client.request("GET", problem)), "reason": "tests of the vendor"}
+    assert posted(client, f"{problem}/discards", **shown).status_code == 303
+    assert [each.ledger for each in factory.replays().all(STREAM)] == ["of-now"] * 2
+
+
+def shown_on(answer: httpx.Response) -> dict[str, str]:
+    return dict(re.findall(r'name="(before|digest)" value="([^"]*)"', answer.text))
 
 
 def hidden(answer: httpx.Response) -> dict[str, str]:

@@ -13,6 +13,7 @@ from tests.unit.gateway.quarantine_records import Process, refused
 from tidegate.contracts.errors import ConflictError, ContractError, NotFoundError
 from tidegate.contracts.fix.load import parse_fix
 from tidegate.contracts.stream.closure import Closure
+from tidegate.contracts.stream.control import Heartbeat
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.replay import (
     MOST_RECORDS,
@@ -127,6 +128,22 @@ def test_a_replay_without_a_fix_is_open_at_once(factory: Factory, replays: Strea
     assert actions(factory) == ["stream.replay-asked", "stream.replay-asked", "stream.replay-done"]
     entries: list[AuditEntry] = factory.audit().read(list)
     assert len({each.subject for each in entries if each.action.startswith("stream.replay-")}) == 1
+
+
+def test_a_job_is_told_of_the_requests_for_its_own_ledger(factory: Factory, replays: StreamReplays) -> None:
+    """Two jobs of one contract have a ledger each; a job of an earlier release names none, and is told of the oldest."""
+    table, topic = (f"{STREAM}@{kind}" for kind in ("iceberg:1", "kafka"))
+    first, second = (replays.ask(STREAM, order(**PLAIN, ledger=each), ANN) for each in (table, topic))
+    assert (first.ledger, second.ledger) == (table, topic)
+
+    def told(ledger: str | None) -> UUID | None:
+        return factory.stream_controls().beat(STREAM, Heartbeat(ledger=ledger), JOB).replay
+
+    assert [told(each) for each in (table, topic, None)] == [first.id, second.id, first.id]
+    assert told("another") is None
+    for_any = replays.ask(STREAM, order(**PLAIN), ANN)
+    assert [told(each) for each in ("another", topic)] == [for_any.id, second.id]
+    assert replays.request(STREAM, second.id, JOB).ledger == topic
 
 
 def test_the_audit_log_tells_what_is_sent_to_the_source_from_a_replay(

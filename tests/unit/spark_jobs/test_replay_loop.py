@@ -315,6 +315,17 @@ def test_a_request_without_a_record_left_is_done() -> None:
     assert (states(attempt), attempt.published) == ([ReplayState.DONE], [])
 
 
+def test_a_request_for_another_ledger_is_left_to_its_job() -> None:
+    other = request(ledger="s@kafka")
+    attempt = Attempt(other)
+    attempt.run(5)
+    attempt.loop.run(After(3))
+    assert (attempt.work.prepared, attempt.registry.told, attempt.registry.open) == (0, [], [other])
+    attempt.registry.open = [request(2, ledger=attempt.held.name)]
+    attempt.run(5 + POLL)
+    assert (attempt.published, states(attempt)) == ([(1_010.0, RECORDS)], [ReplayState.DONE])
+
+
 def test_a_step_says_whether_anything_was_done() -> None:
     attempt = Attempt(request())
     attempt.outside = [AWAY]
