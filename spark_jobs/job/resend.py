@@ -7,10 +7,11 @@ attempt that ended before that commit: they are not sent again.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
-from tidegate.contracts.errors import Fenced
+from tidegate.contracts.errors import ConflictError, Fenced
 from tidegate.contracts.stream.closure import Closure
 from tidegate.contracts.stream.evidence import SENT_BACK_HEADER, EventPointer
 from tidegate.contracts.stream.history import HISTORY_PARTITION
@@ -22,6 +23,7 @@ from tidegate.contracts.stream.replay_preview import RefusedRecord
 from tidegate.contracts.stream.replayed_chunk import ReplayedChunk
 from tidegate.spark_jobs.kafka.outputs import OutputRecord, TransactionalProducer
 from tidegate.spark_jobs.kafka.replayed import ReplayedTopic, fenced_sender, require_closed, resent_ahead
+from tidegate.spark_jobs.kafka.topics import RefusedByBroker
 from tidegate.spark_jobs.sinks.sink import Sink
 
 _ANY: Final = -1
@@ -45,9 +47,13 @@ class ClosedRecords:
         """Source positions of sent records that the ledger does not name yet."""
 
     def known(self, held: Ledger) -> Closed:
-        """Return the closed records. Raises ConflictError if their topic has lost some, Fenced, Unavailable."""
+        """Return the closed records.
+
+        Raises ConflictError if their topic has lost some or the broker refuses the producer, Fenced, Unavailable.
+        """
         if self._known is None:
-            producer = fenced_sender(self._kafka, held.name)
+            with _refusals_of(held.topic):
+                producer = fenced_sender(self._kafka, held.name)
             if not self._sink.is_held():
                 raise Fenced(f"{held.stream}: another instance of this stream has claimed the ledger")
             found = require_closed(self._kafka, held)
@@ -59,7 +65,7 @@ class ClosedRecords:
         """Send records with their new values to the partitions that they came from. Keys are source positions.
 
         After an error it is not known whether they were sent: the next call of `known` fences the producer, and finds
-        out.
+        out. Raises ConflictError if the broker refuses them for good, Fenced, Unavailable.
         """
         assert self._producer is not None, "nothing is known yet"  # noqa: S101 - a programming error
         assert self._known is not None, "the same"  # noqa: S101 - a programming error
@@ -68,7 +74,8 @@ class ClosedRecords:
         chunk = ReplayedChunk(closed=sent | self.ahead, closure=Closure.RESENT)
         positions, _ = self._topic.records(held, chunk)
         try:
-            self._producer.write([*_records(held.topic, records), *positions])
+            with _refusals_of(held.topic):
+                self._producer.write([*_records(held.topic, records), *positions])
         except BaseException:
             self._known = None
             raise
@@ -81,6 +88,19 @@ class ClosedRecords:
             self._known.add(chunk)
         if chunk.closure is Closure.RESENT:
             self.ahead = Positions()
+
+
+@contextmanager
+def _refusals_of(topic: str) -> Iterator[None]:
+    """Turn a refusal of the broker that a retry does not change into a ConflictError, which stops the request."""
+    try:
+        yield
+    except RefusedByBroker as error:
+        raise ConflictError(
+            f"the broker refuses the records or the producer that sends them to {topic} ({error}): nothing was sent. Give the "
+            f"job the permission to write {topic} and its transactional ids, or a fix that its settings allow; then request "
+            "it again. A replay without --to-source does not write the source topic"
+        ) from error
 
 
 def _records(

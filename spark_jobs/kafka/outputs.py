@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NoReturn
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
 from tidegate.contracts.stream.ledger import Vector, span
-from tidegate.spark_jobs.kafka.topics import FENCED, Topics, TransactionEnded, kafka_errors
+from tidegate.spark_jobs.kafka.topics import FENCED, REFUSED, Topics, TransactionEnded, kafka_errors
 from tidegate.spark_jobs.progress import doing
 
 Headers = list[tuple[str, str | bytes | None]]
@@ -54,7 +54,7 @@ class TransactionalProducer:
         """Create a producer whose transactions the broker aborts after `timeout_seconds`."""
         self.transactional_id = transactional_id
         self._timeout_seconds = timeout_seconds
-        self._too_large: list[KafkaError] = []
+        self._refused: list[KafkaError] = []
         self._producer = Producer(
             {
                 **kafka.for_librdkafka(),
@@ -69,7 +69,7 @@ class TransactionalProducer:
                 "queue.buffering.max.kbytes": 256 * 1024,
                 "log_level": 2,
                 "delivery.report.only.error": True,
-                "on_delivery": _noting(self._too_large),
+                "on_delivery": _noting(self._refused),
             }
         )
 
@@ -116,7 +116,10 @@ class TransactionalProducer:
         if code == KafkaError._STATE:  # noqa: SLF001 - the same
             # A record could not be delivered while others were sent; this raises the reason.
             self._await_delivered()
-        if seconds > self._timeout_seconds and code not in {*FENCED, KafkaError.MSG_SIZE_TOO_LARGE}:
+        if code in REFUSED:
+            with suppress(KafkaException):  # it would hold up the readers of the topics until it times out
+                self._producer.abort_transaction(_COMMIT_SECONDS)
+        elif seconds > self._timeout_seconds and code not in {*FENCED, KafkaError.MSG_SIZE_TOO_LARGE}:
             # Records wait in the client at most as long as a transaction may be open, so the client may give up first.
             raise TransactionEnded(
                 f"write as {self.transactional_id}: {error.args[0].str()}; the transaction was open for more than "
@@ -125,12 +128,12 @@ class TransactionalProducer:
         raise error
 
     def _await_delivered(self) -> None:
-        """Wait until the records are delivered. Raise if one is too large: later ones would only time out."""
+        """Wait until the records are delivered. Raise if the broker refuses one: later ones would only time out."""
         deadline = time.monotonic() + _COMMIT_SECONDS
         while True:
             waiting = self._producer.flush(_FLUSH_SECONDS)
-            if self._too_large:
-                raise KafkaException(self._too_large[0])
+            if self._refused:
+                raise KafkaException(self._refused[0])
             if not waiting or time.monotonic() > deadline:
                 return
 
@@ -149,12 +152,12 @@ class TransactionalProducer:
         return sent
 
 
-def _noting(too_large: list[KafkaError]) -> Callable[[KafkaError | None, Message], None]:
+def _noting(refused: list[KafkaError]) -> Callable[[KafkaError | None, Message], None]:
     """Return a callback for failed deliveries. It holds no producer, so unused producers are freed immediately."""
 
     def note(error: KafkaError | None, _: Message) -> None:
-        if error is not None and error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
-            too_large.append(error)
+        if error is not None and error.code() in {KafkaError.MSG_SIZE_TOO_LARGE, *REFUSED}:
+            refused.append(error)
 
     return note
 

@@ -41,6 +41,15 @@ _POLL_SECONDS = 0.05
 _RETENTION = ("retention.ms", "retention.bytes")
 FENCED = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)  # noqa: SLF001 - the library's public constants begin with an underscore
 
+REFUSED = (
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    KafkaError.INVALID_RECORD,
+    KafkaError.INVALID_TIMESTAMP,
+    KafkaError.POLICY_VIOLATION,
+)
+"""Errors of a broker that a retry does not change: a permission, a topic's settings, or a policy forbids it."""
 _SETTLING = (
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -68,6 +77,10 @@ class TransactionEnded(Unavailable):
         )
 
 
+class RefusedByBroker(Unavailable):
+    """The broker refuses it for a reason that a retry does not change, until a person changes something."""
+
+
 class TooLarge(StreamStopped):
     """A topic's settings refuse a record, or the record batch of the client that contains it."""
 
@@ -77,6 +90,7 @@ def kafka_errors(doing: str) -> Iterator[None]:
     """Convert the client's errors: Fenced if a newer instance took over, TooLarge for a record, else Unavailable.
 
     TooLarge stops the stream, because a record that exceeds a topic's limit would be refused by each attempt.
+    RefusedByBroker is an Unavailable, because a stream goes on as soon as a person has given it a permission.
     """
     try:
         yield
@@ -90,7 +104,10 @@ def kafka_errors(doing: str) -> Iterator[None]:
                 "the topic named above a larger max.message.bytes (kafka-configs.sh --alter --entity-type topics "
                 "--entity-name TOPIC --add-config max.message.bytes=BYTES), and start again"
             ) from error
-        raise Unavailable(f"{doing}: {cause.str() if isinstance(cause, KafkaError) else cause}") from error
+        reason = f"{doing}: {cause.str() if isinstance(cause, KafkaError) else cause}"
+        if isinstance(cause, KafkaError) and cause.code() in REFUSED:
+            raise RefusedByBroker(reason) from error
+        raise Unavailable(reason) from error
 
 
 @dataclass(frozen=True, slots=True)

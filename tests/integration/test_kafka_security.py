@@ -24,10 +24,12 @@ from tests.conftest import QUICK_JAVA
 from tests.integration.enforce.job import RunningJob
 from tests.integration.enforce.line import Line, environment, row
 from tests.integration.enforce.registry import Registry
+from tests.integration.enforce.replaying import MENDED, request
 from tests.integration.secured_broker import SecuredBroker, Way, way_in
 from tests.integration.test_send import contract_of, send
 from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.stream.output_topics import quarantine_topic
+from tidegate.contracts.stream.replay import ReplayState
 from tidegate.gateway.embedded.broker import BrokerOptions
 from tidegate.gateway.embedded.jars import Jars
 from tidegate.gateway.embedded.java import Java
@@ -225,6 +227,23 @@ def test_records_are_sent_over_tls_with_a_login(secured: SecuredBroker, tmp_path
     assert ran.returncode == 0, ran.stderr
     assert "2 records sent to topic sent, all acknowledged" in ran.stdout
     assert SECRET not in ran.stdout + ran.stderr
+
+
+@pytest.mark.full
+def test_a_source_topic_that_may_not_be_written_stops_what_is_sent_to_it(
+    secured: SecuredBroker, make_secured_line: Callable[..., Line], tmp_path: Path
+) -> None:
+    """Otherwise the request would wait for a permission, and those behind it too."""
+    line = make_secured_line(way_in(secured, "SASL_PLAINTEXT", tmp_path, "PLAIN"), "read-only")
+    line.enforce()
+    request(line, fix=MENDED, action="to-source")
+    for operation in (AclOperation.READ, AclOperation.DESCRIBE_CONFIGS):
+        secured.allow_only(operation, line.topic)
+    line.enforce()
+    (told,) = line.replays.told
+    assert told.state is ReplayState.STOPPED
+    assert "authorization failed" in str(told.message)
+    assert "the permission to write read-only" in str(told.message)
 
 
 @pytest.mark.full
