@@ -9,11 +9,10 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
@@ -42,8 +41,9 @@ if TYPE_CHECKING:
     from tidegate.contracts.columns.typed import TypedColumn
     from tidegate.contracts.judge.plan import EnforcementPlan
 
-_AT_A_TIME: Final = 10_000
-"""Records in one transaction of the copy."""
+_MOST_RECORDS: Final = 10_000
+_MOST_BYTES: Final = 64 * 1024 * 1024
+"""Maximum records of one transaction of the copy, and the bytes at which it accepts no further record."""
 _OWN_SLOT: Final = MOST_SLOTS
 """Slot of the producer of an erasure. No job uses it, so a job that starts meanwhile does not fence the copy."""
 
@@ -214,7 +214,7 @@ class Eraser(StreamChange):
         matches = PersonMatcher(self._plan, subject)
         producer = self._producer(ledger)
         kept = self._kept(matches, ledger, end)
-        while records := list(islice(kept, _AT_A_TIME)):
+        for records in chunked(kept, _MOST_RECORDS, _MOST_BYTES):
             producer.write(records)
         self._on_step(EraseStep.COPY)
         self._topics.delete_before(self._quarantine, {p: offset for p, offset in end.items() if offset})
@@ -249,6 +249,22 @@ class Eraser(StreamChange):
             deleted=len(look.erasure.rows),
             erased=look.erasure.quarantined,
         )
+
+
+def chunked(
+    records: Iterable[OutputRecord], most_records: int, most_bytes: int
+) -> Iterator[list[OutputRecord]]:
+    """Yield the records in lists; each ends at `most_records`, or with the record that reaches `most_bytes`."""
+    chunk, size = list[OutputRecord](), 0
+    for record in records:
+        _, value, key, _, _, headers = record
+        chunk.append(record)
+        size += len(value or b"") + len(key or b"") + sum(len(n) + len(v or b"") for n, v in headers)
+        if len(chunk) >= most_records or size >= most_bytes:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
 
 
 class PersonMatcher:

@@ -22,7 +22,7 @@ from tests.marks import full
 from tidegate.contracts.errors import ConflictError
 from tidegate.contracts.stream.closure import Closure
 from tidegate.contracts.stream.evidence import SOURCE_HEADER
-from tidegate.contracts.stream.ledger import BatchTotals, Ledger
+from tidegate.contracts.stream.ledger import BatchTotals, Ledger, span
 from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.contracts.stream.replay import ReplayState
 from tidegate.gateway.exits import ExitCode
@@ -120,6 +120,24 @@ def test_a_person_is_erased_and_the_stream_continues(
         >= {"kind": "erasure", "deleted": 2, "erased": 3}.items()
     )
     assert PERSON not in told
+
+
+@pytest.mark.full
+def test_large_records_are_copied_in_several_transactions(
+    published_line: Callable[..., Line], erasing: Erasing
+) -> None:
+    """A few of them fill a transaction of the copy, long before there are as many as it may have."""
+    line = published_line("postgresql")
+    padding = "x" * 900_000
+    large = [json.dumps({"id": f"{padding}{n}", "amount": 999}).encode() for n in range(100)]
+    line.produce(*(Sent(value, partition=0) for value in large), of(PERSON, 0, 999))
+    line.enforce()
+    topics, topic = Topics(line.settings.kafka), quarantine_topic(line.topic)
+    before = topics.latest(topic)
+    erasing.erase(line, Subject(PERSON, "id"))
+    copied = span(before, topics.latest(topic))
+    assert values(line) == large
+    assert copied == len(large) + 2  # the commit of a transaction takes an offset
 
 
 @pytest.mark.full

@@ -16,7 +16,8 @@ from tidegate.contracts.formats.writers import SCHEMA_HEADER, WriterSchema, Writ
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 from tidegate.contracts.privacy.tokens import MaskKey
 from tidegate.contracts.stream.positions import Positions
-from tidegate.spark_jobs.adopt.erase import PersonMatcher, Subject, texts_in_table
+from tidegate.spark_jobs.adopt.erase import PersonMatcher, Subject, chunked, texts_in_table
+from tidegate.spark_jobs.kafka.outputs import OutputRecord
 from tidegate.spark_jobs.sinks.record_keys import KeyFields, RecordKeys
 
 KEY = MaskKey.of("k" * 32)
@@ -108,3 +109,23 @@ def test_keys_of_records_that_name_their_schema_in_a_header(plan_of: Any) -> Non
     assert found.num_rows == 1
     assert found.column("key").null_count == 0
     assert isinstance(found, pa.Table)
+
+
+def test_a_transaction_of_the_copy_is_bounded_by_records_and_by_bytes() -> None:
+    """Keys and headers count too; a record above the bound is alone, and records without bytes are counted."""
+
+    def sizes(records: list[OutputRecord]) -> list[int]:
+        chunks = list(chunked(iter(records), 3, 10))
+        assert [each for chunk in chunks for each in chunk] == records
+        return [len(chunk) for chunk in chunks]
+
+    def record(value: bytes | None, key: bytes | None = None, header: bytes | None = b"") -> OutputRecord:
+        return "t", value, key, 0, 0, [("h", header)]
+
+    assert sizes([]) == []
+    assert sizes([record(b"")] * 7) == [3, 3, 1]
+    assert sizes([record(None, None, None)] * 3) == [3]
+    assert sizes([record(b"1234")] * 5) == [2, 2, 1]
+    assert sizes([record(b"12", b"12")] * 3) == [2, 1]
+    assert sizes([record(b"", None, b"1234")] * 3) == [2, 1]
+    assert sizes([record(b"1" * 50)] * 2) == [1, 1]
