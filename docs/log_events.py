@@ -65,6 +65,7 @@ MEANINGS: Final = {
     "quarantined_record_skipped": "The index left out a record of a quarantine topic that it could not read, for the `error` given; logged once an hour for each topic.",
     "quarantine_partition_set_aside": "A partition of a quarantine topic cannot be read. The index of the others goes on, and it is tried again after a minute; logged once an hour for each topic.",
     "quarantine_table_filling": "The table of refused records is far behind the quarantine topic; the job adds this many records and goes on.",
+    "quarantine_table_waiting": "A run of the history has ended before its end, so its newest refusals are not in the table of refused records yet; load the same history again. `records` counts those to judge.",
     "quarantine_index_rebuilt": "A person had the index of a stream's quarantine topic built again.",
     "refused_records_exported": "A person downloads refused records; the audit log has who.",
     "reconciliation_asked": "A person requested a reconciliation of a stream.",

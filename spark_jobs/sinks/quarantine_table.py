@@ -4,6 +4,9 @@ The quarantine topic is the store of refused records, and the table follows it. 
 stream's, with the offsets up to which the topic was read (the mark). Rows and mark are written in one commit. So a
 crash at any point neither loses nor duplicates rows: the next start reads on from the mark. A row is deleted when its
 record leaves the topic (retention, an erasure), and when a rewind overrules its refusal.
+
+Refusals that an attempt wrote and did not publish are ahead of the ledger. They are passed over, and read again when
+the ledger covers them. The mark stays before them, because another instance may have to read them.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import structlog
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.errors import Fenced, StreamStopped, Unavailable
 from tidegate.contracts.stream.evidence import Provenance, headers_of, read_provenance
+from tidegate.contracts.stream.history import HISTORY_PARTITION
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
 from tidegate.contracts.stream.ledger import Ledger, Vector, span
 from tidegate.contracts.stream.positions import Positions
@@ -64,6 +68,11 @@ class QuarantineTable:
         self._ledger: Ledger | None = None
         self._own: Ledger | None = None
         self._read_to: dict[int, int] = {}
+        self._ahead: dict[tuple[int, int], tuple[int, int]] = {}
+        """The refusals ahead of the ledger that were passed over, by quarantine and source partition.
+
+        For each pair, the first offset in the quarantine topic and the lowest in the source.
+        """
         self._known: Positions | None = None
         self._retired = Outdated({}, {})
         self._on_step: OnStep = _ignore
@@ -92,6 +101,8 @@ class QuarantineTable:
             self._read_to = dict(self._mark)
             self._retire()
             self._read_on()
+            if any(source == HISTORY_PARTITION for _, source in self._ahead):
+                log.info("quarantine_table_waiting", table=self.name, records=ledger.pending_history)
 
     def follow(self, ledger: Ledger, on_step: OnStep = _ignore) -> None:
         """Add the refused records that were published up to this ledger. Raises StreamStopped, Unavailable."""
@@ -160,11 +171,15 @@ class QuarantineTable:
         end = self._topics.latest(self._topic)
         # A mark beyond the end means that the topic was recreated: then all of its records are new.
         self._read_to = {p: first if first <= end.get(p, 0) else 0 for p, first in self._read_to.items()}
+        self._return_to_covered()
         is_done = False
         while not is_done:
             rows, read_to, is_done = self._read(end)
-            if rows or span(self._mark, read_to) >= _MOST_UNNOTED:
-                self._write(rows, read_to)
+            mark = dict(read_to)
+            for (partition, _), (first, _) in self._ahead.items():
+                mark[partition] = min(mark[partition], first)
+            if rows or span(self._mark, mark) >= _MOST_UNNOTED:
+                self._write(rows, mark)
             if not is_done:
                 log.info("quarantine_table_filling", table=self.name, records=len(rows))
             self._read_to = read_to
@@ -172,22 +187,36 @@ class QuarantineTable:
     def _read(self, end: Vector) -> tuple[RefusedRows, dict[int, int], bool]:
         """Read the next records up to `end`; return rows, the offsets read to, and whether nothing is left."""
         rows, read_to = RefusedRows(), dict(self._read_to)
-        waiting: set[int] = set()
         for message in read_committed(self._kafka, self._topic, self._read_to, end):
             partition, offset = message.partition() or 0, message.offset() or 0
-            if partition in waiting:
-                continue
             found = read_provenance(headers_of(message))
-            if found is not None and self._is_ahead(found):
-                # Written by an unpublished attempt: whether it counts is known after the batch is published.
-                waiting.add(partition)
-                continue
             read_to[partition] = offset + 1
-            if found is not None and self._is_new(found):
+            if found is not None and self._is_ahead(found):
+                self._pass_over(partition, offset, found)
+            elif found is not None and self._is_new(found):
                 rows.add(message, found)
             if len(rows) >= CHUNK_RECORDS or rows.size >= CHUNK_BYTES:
                 return rows, read_to, False
-        return rows, {**read_to, **{p: last for p, last in end.items() if p not in waiting}}, True
+        return rows, {**read_to, **end}, True
+
+    def _pass_over(self, partition: int, offset: int, found: Provenance) -> None:
+        """Note a refusal at this place of the quarantine topic: whether it counts is known after its batch."""
+        pair, source = (partition, found.source.partition), found.source.offset
+        first, lowest = self._ahead.get(pair, (offset, source))
+        self._ahead[pair] = min(first, offset), min(lowest, source)
+
+    def _return_to_covered(self) -> None:
+        """Set the reading back to refusals that were passed over, and that the ledger covers now.
+
+        Rows that exist are recognised by their source positions.
+        """
+        ledger = self._ledger
+        assert ledger is not None, "start was called"  # noqa: S101 - a programming error
+        for pair, (first, lowest) in tuple(self._ahead.items()):
+            partition, source = pair
+            if lowest < ledger.end.get(source, 0):
+                self._read_to[partition] = min(self._read_to[partition], first)
+                del self._ahead[pair]
 
     def _is_ahead(self, found: Provenance) -> bool:
         """Return whether a record is of this ledger, and its source position is not before the ledger's end."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Message
+from structlog.testing import capture_logs
 
 from tests.integration.enforce.checker import require_exactly_once
 from tests.integration.enforce.faults import Publish, StartJob, fill, kill_after, require_nothing_twice
@@ -15,6 +18,7 @@ from tests.integration.enforce.registry import Registry
 from tests.integration.enforce.running import eventually
 from tests.integration.enforce.test_archive import Archiving
 from tests.integration.enforce.test_erase import PERSON, Erasing, with_a_person
+from tests.integration.enforce.test_history import as_lines, records
 from tests.integration.enforce.test_maintenance import data_files
 from tests.integration.enforce.test_rewind import Rewinding, mended, record, with_a_bad_contract
 from tests.integration.enforce.test_source_changes import PowerCutError, cut_after_quarantine
@@ -24,6 +28,7 @@ from tidegate.contracts.stream.evidence import headers_of, read_evidence, read_o
 from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.contracts.stream.reconciliation import ReconciliationAnswer
 from tidegate.spark_jobs.adopt.erase import EraseStep, Subject
+from tidegate.spark_jobs.history.request import HistoryRequest
 from tidegate.spark_jobs.kafka.outputs import read_committed
 from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.sinks import quarantine_table
@@ -65,7 +70,7 @@ def counting(line: Line) -> dict[tuple[int, int], tuple[Any, ...]]:
         evidence = read_evidence(headers_of(message))
         assert evidence is not None
         source = evidence.source
-        if source.offset >= ledger.end[source.partition]:
+        if source.offset >= ledger.end.get(source.partition, 0):  # it has no history before its first batch
             continue
         if ledger.counts(source.partition, source.offset, evidence.generation):
             codes = [each.code for each in evidence.violations]
@@ -371,6 +376,46 @@ def test_a_batch_that_was_never_published_is_not_in_the_table(make_line: Callabl
     assert len(kept(line)) == 1
     line.enforce()
     assert require_kept(line) == 2
+
+
+@pytest.mark.parametrize("sink", ["postgresql", *full("iceberg")])
+def test_an_unfinished_history_keeps_no_refusal_of_the_topic_out_of_the_table(
+    make_line: Callable[..., Line], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, sink: str
+) -> None:
+    """A batch reads what is new, however long the history waits, and its own refusals if an attempt wrote them before."""
+    line = make_line(sink=sink, **ON)
+    reads: list[int] = []
+
+    def counted(*arguments: Any) -> Iterator[Message]:
+        for message in read_committed(*arguments):
+            reads.append(message.offset() or 0)
+            yield message
+
+    monkeypatch.setattr(quarantine_table, "read_committed", counted)
+    request = HistoryRequest((str(as_lines(tmp_path / "a.jsonl", records(0, 20))),))
+    with pytest.raises(PowerCutError):
+        line.enforce(cut_after_quarantine, history=request)
+    line.produce(*(row(n, 999) for n in range(24)))
+    with pytest.raises(PowerCutError):
+        line.enforce(cut_after_quarantine, max_offsets=4)
+    after: list[int] = []
+
+    def note(_stream: str, step: AnyStep) -> None:
+        if step is Step.COMMITTED:
+            after.append(len(reads))
+
+    with capture_logs() as logs:
+        line.enforce(note, max_offsets=2)
+    assert require_kept(line) == 24
+    assert max(after[n + 1] - after[n] for n in range(len(after) - 1)) <= 4
+    (waiting,) = [each for each in logs if each["event"] == "quarantine_table_waiting"]
+    assert waiting["records"] == 20
+    line.enforce(history=request, max_offsets=5)
+    assert require_kept(line) == 28
+    reads.clear()
+    with capture_logs() as logs:
+        line.enforce()
+    assert (reads, [each for each in logs if each["event"] == "quarantine_table_waiting"]) == ([], [])
 
 
 @pytest.mark.full
