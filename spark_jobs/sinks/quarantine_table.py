@@ -89,15 +89,14 @@ class QuarantineTable:
             self._rows = QuarantineRows.of(contract)
             self._store.ensure(self._rows)
             self._ledger, found = ledger, self._store.read()
-            if found is None:
-                self._own = self._next(None, {})
-                move_ledger(self._store, None, self._own, "start")
-            elif (found.name, found.topic_id) != (ledger.name, ledger.topic_id):
+            if found is None or (found.name, found.topic_id) == (ledger.name, ledger.topic_id):
+                # Claimed, because a deletion of an earlier instance may be running and would commit later.
+                self._own = self._next(found, found.scan_from.get(self._topic, {}) if found else {})
+                move_ledger(self._store, found, self._own, "start")
+            else:
                 # The accepted rows have a new ledger, in which earlier refusals do not count.
                 self._own = found
                 self._retract(dict.fromkeys({**found.begin, **found.end}, 0), {})
-            else:
-                self._own = found
             self._read_to = dict(self._mark)
             self._retire()
             self._read_on()

@@ -138,12 +138,14 @@ class Upkeep:
         """Run a part of a round; return its counts, or None if it has failed."""
         try:
             return part()
+        # Nothing is logged at the end: the session of a job that ends is stopped during a long round.
         except Unavailable as error:
             self.error = error
-            log.warning("table_not_maintained", table=self._store.name, error=str(error))
+            if not self._ended.is_set():
+                log.warning("table_not_maintained", table=self._store.name, error=str(error))
         except Exception as error:
             self.error = Unavailable(f"{self._store.name}: {type(error).__name__}")
-            if not self._ended.is_set():  # the session of a job that ends is stopped during a long round
+            if not self._ended.is_set():
                 log.warning(
                     "table_not_maintained", table=self._store.name, error=type(error).__name__, exc_info=error
                 )

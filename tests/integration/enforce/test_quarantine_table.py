@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -416,6 +417,45 @@ def test_an_unfinished_history_keeps_no_refusal_of_the_topic_out_of_the_table(
     with capture_logs() as logs:
         line.enforce()
     assert (reads, [each for each in logs if each["event"] == "quarantine_table_waiting"]) == ([], [])
+
+
+@pytest.mark.full
+def test_a_deletion_that_outlives_its_attempt_does_not_end_the_next_one(
+    make_line: Callable[..., Line],
+) -> None:
+    """The deletion of the maintenance waits for rows that a reader has locked, and the next attempt starts meanwhile."""
+    line = make_line(sink="postgresql", **ON)
+    topics, topic = Topics(line.settings.kafka), quarantine_topic(line.topic)
+    name = beside(line).contract_id.partition(".")[2]
+    reader = line.database()
+
+    def waiting() -> int:
+        query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE %s"
+        with line.database() as connection:
+            (found,) = connection.execute(query, (f"DELETE %{name}%",)).fetchone() or (0,)
+        return found
+
+    def lock(_stream: str, step: AnyStep) -> None:
+        if step is Step.COMMITTED:
+            query = f'SELECT 1 FROM test."{name}" FOR UPDATE'  # noqa: S608 - our own name
+            reader.execute(query)  # type: ignore[arg-type] # a text of the test
+            topics.delete_before(topic, {0: 1, 1: 1})
+            eventually(lambda: waiting() == 1)
+
+    def release() -> None:
+        try:
+            eventually(lambda: waiting() == 2)
+        finally:
+            reader.close()
+
+    line.produce(*(row(n, 999) for n in range(4)))
+    line.enforce(lock, maintenance_seconds=0.1)
+    line.produce(row(4, 999))
+    with ThreadPoolExecutor(1) as pool:
+        released = pool.submit(release)
+        line.enforce()
+        released.result()
+    assert require_kept(line) == 3
 
 
 @pytest.mark.full

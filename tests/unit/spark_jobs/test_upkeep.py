@@ -98,11 +98,13 @@ def test_a_part_that_fails_is_counted_and_the_others_are_done(failure: Exception
 
 
 def test_an_unexpected_failure_is_logged_with_its_place_unless_the_job_is_ending() -> None:
-    ending = upkeep_of(Store(AttributeError("session is gone")))
     with capture_logs() as logs:
-        ending.close()
-        ending.relieve()
-        ending._attempt(lambda: {"files": ending._store.compact().files})
+        for failure in (AttributeError("session is gone"), Unavailable("rows could not be deleted")):
+            ending = upkeep_of(Store(failure))
+            ending.close()
+            ending.relieve()
+            ending._attempt(lambda store=ending._store: {"files": store.compact().files})
+            assert ending.error is not None
         assert logs == []
         upkeep_of(Store(AttributeError("a defect"))).run()
     (logged,) = logs
