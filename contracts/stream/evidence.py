@@ -104,13 +104,14 @@ class EventPointer:
 class Provenance:
     """The content of the headers of every output record: its source, its ledger, and the contract as `id@version`.
 
-    `generation` is the ledger's; 0 for accepted records.
+    `generation` is the ledger's; 0 for accepted records. `is_replayed` means that a replay wrote the record.
     """
 
     source: EventPointer
     ledger: str
     contract: str
     generation: int = field(default=0, kw_only=True)
+    is_replayed: bool = field(default=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,8 +272,9 @@ def read_provenance(headers: Headers | None) -> Provenance | None:
     last: dict[str, bytes] = {}
     for name, value in headers or ():
         if name == SOURCE_HEADER:
-            # Our headers begin here. A generation before it is a producer's, or from an earlier refusal of the record.
+            # Our headers begin here. Those before it are a producer's, or from an earlier refusal of the record.
             last.pop(GENERATION_HEADER, None)
+            last.pop(REPLAY_HEADER, None)
         last[name] = value or b""
     try:
         return Provenance(
@@ -280,6 +282,7 @@ def read_provenance(headers: Headers | None) -> Provenance | None:
             ledger=last[LEDGER_HEADER].decode(),
             contract=last[CONTRACT_HEADER].decode(),
             generation=_read_generation(last.get(GENERATION_HEADER)),
+            is_replayed=REPLAY_HEADER in last,
         )
     except (KeyError, ValueError):
         return None

@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
 _NEWEST: Final = 200
+"""Offsets at the end of each partition that are read first when a ledger is compared with its outputs."""
+_GROWTH: Final = 8
+"""Each earlier range is so many times as long as the one after it."""
+_COMPARED: Final = 200_000
+"""Offsets of all partitions of an output topic that are read at most to compare it with the ledger."""
 _SCANNED: Final = 10_000
 """Offsets at each end of a partition that are read at a start without a ledger."""
 
@@ -75,24 +80,39 @@ def settled_in(
 def require_not_ahead(kafka: KafkaConnection, topic: str, ledger: Ledger) -> None:
     """Raise StreamStopped if an output topic that is written in one transaction with the ledger is ahead of it.
 
-    Then the ledger was restored from an older moment, and the records since would be written a second time. Reads the
-    newest 200 offsets of each partition. Call it after earlier instances are fenced.
+    Then the ledger was restored from an older moment, and the records since would be written a second time. Reads each
+    partition backwards to its newest record of a batch of the ledger: replayed, aborted and foreign records can follow
+    it. Reads at most 200,000 offsets in all. Call it after earlier instances are fenced.
     """
     topics = Topics(kafka)
-    earliest, latest = topics.earliest(topic), topics.latest(topic)
-    start = {partition: max(earliest[partition], end - _NEWEST) for partition, end in latest.items()}
-    for message in read_committed(kafka, topic, start, latest):
-        found = read_provenance(headers_of(message))
-        if found is None or found.ledger != ledger.name or found.source.topic != ledger.topic:
-            continue
-        partition, offset = found.source.partition, found.source.offset
-        end = ledger.end.get(partition, 0)
-        if offset >= end and ledger.counts(partition, offset, found.generation):
-            raise StreamStopped(
-                f"{topic} holds offset {offset} of partition {partition} of {ledger.topic}, and the ledger has come to {end} "
-                f"only: the ledger was restored from an older moment. Restore the newest one, or rebuild it from what was "
-                f"written: tidegate adopt {ledger.stream} --replace"
-            )
+    earliest, end = topics.earliest(topic), topics.latest(topic)
+    size, budget = _NEWEST, _COMPARED
+    while end and (size := min(size, budget // len(end))):
+        start = {partition: max(earliest[partition], last - size) for partition, last in end.items()}
+        found = {
+            message.partition()
+            for message in read_committed(kafka, topic, start, end)
+            if _is_of_batch(message, ledger)
+        }
+        budget -= span(start, end)
+        end = {p: first for p, first in start.items() if p not in found and first > earliest[p]}
+        size *= _GROWTH
+
+
+def _is_of_batch(message: Message, ledger: Ledger) -> bool:
+    """Return whether a batch of the ledger wrote the record. Raises StreamStopped if it is ahead of the ledger."""
+    found = read_provenance(headers_of(message))
+    if found is None or found.ledger != ledger.name or found.source.topic != ledger.topic:
+        return False
+    partition, offset = found.source.partition, found.source.offset
+    end = ledger.end.get(partition, 0)
+    if offset >= end and ledger.counts(partition, offset, found.generation):
+        raise StreamStopped(
+            f"{message.topic()} holds offset {offset} of partition {partition} of {ledger.topic}, and the ledger has come to "
+            f"{end} only: the ledger was restored from an older moment. Restore the newest one, or rebuild it from what was "
+            f"written: tidegate adopt {ledger.stream} --replace"
+        )
+    return not found.is_replayed
 
 
 def _require_foreign(message: Message, ledger: Ledger) -> None:

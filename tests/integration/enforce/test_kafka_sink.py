@@ -3,25 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 
+from tests.integration.enforce.checker import require_exactly_once
 from tests.integration.enforce.job import Publish
 from tests.integration.enforce.line import KNOWN, Line, Sent, row
 from tests.integration.enforce.registry import Registry
+from tests.integration.enforce.replaying import MENDED, request
 from tests.integration.enforce.test_archive import Archiving
 from tests.integration.enforce.test_quarantine_table import cut
 from tests.integration.enforce.test_source_changes import PowerCutError, make_anew
+from tests.ledgers import LEDGER
 from tidegate.contracts.errors import StreamStopped
-from tidegate.contracts.stream.evidence import EventPointer, Provenance, read_provenance
+from tidegate.contracts.stream.evidence import (
+    REPLAY_HEADER,
+    EventPointer,
+    Provenance,
+    provenance_headers,
+    read_provenance,
+)
+from tidegate.contracts.stream.kafka_connection import KafkaConnection
 from tidegate.contracts.stream.ledger import BatchTotals
 from tidegate.contracts.stream.output_topics import LEDGER_TOPIC, accepted_topic
 from tidegate.contracts.stream.reconciliation import ReconciliationAnswer
+from tidegate.gateway.embedded.broker import Broker
 from tidegate.spark_jobs.kafka import kafka_ledger
 from tidegate.spark_jobs.kafka.kafka_ledger import ledger_name, ledger_record, read_ledger
-from tidegate.spark_jobs.kafka.outputs import read_committed
+from tidegate.spark_jobs.kafka.outputs import TransactionalProducer, read_committed
+from tidegate.spark_jobs.sinks import recovery_scan
+from tidegate.spark_jobs.sinks.recovery_scan import require_not_ahead
 from tidegate.spark_jobs.steps import Step
 
 
@@ -134,3 +148,48 @@ def test_an_accepted_topic_that_is_lost_gets_the_records_that_the_source_still_h
     assert sorted(each.key or b"" for each in line.accepted()) == [b"0", b"10", b"10", b"2", b"4", b"6", b"8"]
     assert line.ledger().totals == BatchTotals(written=6, quarantined=2)
     assert line.reconcile().holds
+
+
+@pytest.mark.parametrize("is_restored", [True, False])
+def test_replayed_records_do_not_hide_that_the_ledger_is_older_than_the_topic(
+    topic_line: Line, is_restored: bool
+) -> None:
+    """They are the newest 210 records of each partition, and their sources are covered by the older ledger too."""
+    topic_line.produce(*(row(n, 999) for n in range(420)))
+    topic_line.enforce()
+    older = topic_line.ledger()
+    topic_line.produce(row(1000), row(1001))
+    topic_line.enforce()
+    request(topic_line, fix=MENDED)
+    topic_line.enforce()
+    if not is_restored:
+        topic_line.enforce()
+        require_exactly_once(topic_line, {(n % 2, n // 2) for n in range(420)})
+        return
+    restored = TransactionalProducer(topic_line.settings.kafka, "restored")
+    restored.fence()
+    restored.write([ledger_record(older)])
+    with pytest.raises(StreamStopped, match="restored from an older moment"):
+        topic_line.enforce()
+    assert len(topic_line.accepted()) == 422
+
+
+@pytest.mark.parametrize("compared", [2_000, 1_000])
+def test_a_ledger_is_compared_with_a_bounded_number_of_records(
+    broker: Broker, make_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch, compared: int
+) -> None:
+    """A record of a batch that the ledger does not know is behind 1,000 replayed records of a partition."""
+    kafka, topic = KafkaConnection(broker.bootstrap), make_topic("accepted", partitions=2)
+    unknown, known = (
+        provenance_headers(EventPointer(LEDGER.topic, 0, offset), LEDGER.name, "s@1.0.0")
+        for offset in (LEDGER.end[0], 0)
+    )
+    replayed = [*known, (REPLAY_HEADER, b"0" * 32)]
+    producer = TransactionalProducer(kafka, topic)
+    producer.fence()
+    written = ((0, unknown), *[(0, replayed)] * 1_000, (1, known))
+    producer.write((topic, b"{}", None, partition, 1, [*headers]) for partition, headers in written)
+    monkeypatch.setattr(recovery_scan, "_COMPARED", compared)
+    stops = pytest.raises(StreamStopped, match=r"holds offset 10 of partition 0 of t, .* come to 10 only")
+    with stops if compared > 1_000 else nullcontext():
+        require_not_ahead(kafka, topic, LEDGER)

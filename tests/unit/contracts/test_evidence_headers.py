@@ -16,6 +16,7 @@ from tidegate.contracts.stream.evidence import (
     JUDGED_AT_HEADER,
     MAX_HEADER_BYTES,
     OMITTED_HEADER,
+    REPLAY_HEADER,
     SENT_BACK_HEADER,
     EventPointer,
     Original,
@@ -25,8 +26,10 @@ from tidegate.contracts.stream.evidence import (
     headers_of,
     judged_at_header,
     omitted_header,
+    provenance_headers,
     quarantine_headers,
     read_evidence,
+    read_provenance,
     read_timestamp,
     timestamp_header,
 )
@@ -154,3 +157,10 @@ def test_the_end_of_a_batch_that_is_none_is_no_evidence() -> None:
         b'{"0": 9223372036854775808}',
     ):
         assert read_evidence(refused_headers((BATCH_HEADER, none), stage=Stage.EXPECTATION)) is None
+
+
+def test_only_our_own_header_says_that_a_record_was_replayed() -> None:
+    ours = provenance_headers(EventPointer("t", 0, 1), "l", "s@1.0.0")
+    given = [(REPLAY_HEADER, b"0" * 32)]
+    told = [read_provenance(headers) for headers in (ours, [*given, *ours], [*ours, *given])]
+    assert [each is not None and each.is_replayed for each in told] == [False, False, True]
