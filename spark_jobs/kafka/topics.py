@@ -10,6 +10,7 @@ from typing import Any
 
 import structlog
 from confluent_kafka import (
+    IsolationLevel,
     KafkaError,
     KafkaException,
     TopicCollection,
@@ -38,6 +39,9 @@ log = structlog.get_logger()
 
 _TIMEOUT_SECONDS = 15.0
 _POLL_SECONDS = 0.05
+_MARKER_SECONDS = 1.0
+"""Maximum wait for the markers of a commit: an open transaction of another producer looks the same."""
+_MARKER_POLL_SECONDS = 0.005
 _RETENTION = ("retention.ms", "retention.bytes")
 FENCED = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)  # noqa: SLF001 - the library's public constants begin with an underscore
 
@@ -185,6 +189,23 @@ class Topics:
         spec: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call] # it has no types
         return self._offsets(name, spec)
 
+    def end_after_commit(self, name: str) -> Vector:
+        """Return the high watermark of each partition, past the markers of transactions that were committed before.
+
+        The broker acknowledges a commit before it writes the markers. Waits for them for at most a second.
+        """
+        committed = self.latest(name)
+        deadline = time.monotonic() + _MARKER_SECONDS
+        while not self._is_decided(name, committed) and time.monotonic() < deadline:
+            time.sleep(_MARKER_POLL_SECONDS)
+        return self.latest(name)  # the markers may be past the first watermark
+
+    def _is_decided(self, name: str, end: Vector) -> bool:
+        """Return whether all transactions with records before `end` were committed or aborted, with their markers."""
+        spec: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call] # it has no types
+        stable = self._offsets(name, spec, IsolationLevel.READ_COMMITTED)
+        return all(stable.get(partition, 0) >= offset for partition, offset in end.items())
+
     def at_time(self, name: str, milliseconds: int) -> Vector:
         """Return the first offset of each partition at or after a time, in milliseconds since 1970.
 
@@ -311,7 +332,9 @@ class Topics:
             ].result()
         return {key: str(entry.value) for key, entry in entries.items()}
 
-    def _offsets(self, name: str, spec: OffsetSpec) -> Vector:
+    def _offsets(
+        self, name: str, spec: OffsetSpec, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+    ) -> Vector:
         identity = self.identity(name)
         if identity is None:
             raise Unavailable(f"topic {name} does not exist")
@@ -319,7 +342,9 @@ class Topics:
             request = {TopicPartition(name, partition): spec for partition in range(identity[1])}
             deadline = time.monotonic() + _TIMEOUT_SECONDS
             while True:
-                futures = self._admin.list_offsets(request, request_timeout=_TIMEOUT_SECONDS)
+                futures = self._admin.list_offsets(
+                    request, isolation_level=isolation, request_timeout=_TIMEOUT_SECONDS
+                )
                 try:
                     return {found.partition: future.result().offset for found, future in futures.items()}
                 except KafkaException as error:

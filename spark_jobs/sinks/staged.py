@@ -195,8 +195,8 @@ class StagedSink:
                 evidence = self._write_refused(judged.results.refused, batch)
                 dropped, marks = self._write_positions(judged.results, batch.end)
                 # Read at each batch: aborted attempts and other ledgers append to the topic too. A mark before their
-                # records would stop the next start once retention has deleted them.
-                end = self._topics.latest(self._quarantine.name)
+                # records or our own markers would stop the next start once retention has deleted them.
+                end = self._topics.end_after_commit(self._quarantine.name)
             mark = staging.result()
         scan_from = self._settled.after(batch.end).scan_from({self._quarantine.name: end})
         changes = batch.published(decision, scan_from, len(self._slots), dropped, marks)

@@ -235,7 +235,7 @@ class KafkaSink:
             accepted = judged.accepted.batches()
         if self._tasks:
             # No task writes until the next batch, so nothing of this stream below the end is ahead of the new ledger.
-            self._end = self._topics.latest(self._accepted.name)
+            self._end = self._topics.end_after_commit(self._accepted.name)
         held, batch = self._held, judged.batch
         assert self._producer is not None, "the sink was not started"  # noqa: S101 - a programming error
         ahead = self._settled.after(batch.end)

@@ -236,6 +236,32 @@ def test_a_record_that_an_output_does_not_take_stops_the_stream_and_says_which_l
         assert found() == 2
 
 
+def test_the_end_of_a_topic_after_a_commit_is_past_its_markers(broker: Broker, make_topic: MakeTopic) -> None:
+    """The broker acknowledges a commit before it writes the markers."""
+    name, connection = make_topic("outputs", partitions=20), KafkaConnection(broker.bootstrap)
+    topics, producer = Topics(connection), TransactionalProducer(connection, name)
+    producer.fence()
+    found = []
+    for _ in range(30):
+        producer.write((name, b"", None, partition, 1, []) for partition in range(20))
+        found.append(topics.end_after_commit(name))
+    assert found == [dict.fromkeys(range(20), 2 * n) for n in range(1, 31)]
+
+
+def test_an_open_transaction_of_another_producer_is_not_waited_for(
+    broker: Broker, make_topic: MakeTopic
+) -> None:
+    name, connection = make_topic("outputs"), KafkaConnection(broker.bootstrap)
+    topics, producer = Topics(connection), TransactionalProducer(connection, name)
+    producer.fence()
+    with producer.transaction() as send:
+        send([(name, b"", None, 0, 1, [])])
+        while topics.latest(name) == {0: 0}:
+            pass
+        assert topics.end_after_commit(name) == {0: 1}
+    assert topics.end_after_commit(name) == {0: 2}
+
+
 DAY_MS = 24 * 60 * 60 * 1000
 
 

@@ -22,7 +22,7 @@ from tests.integration.enforce.wire import send_batch
 from tidegate.contracts.errors import StreamStopped, Unavailable
 from tidegate.contracts.stream.evidence import headers_of
 from tidegate.contracts.stream.ledger import BatchTotals
-from tidegate.contracts.stream.output_topics import quarantine_topic
+from tidegate.contracts.stream.output_topics import accepted_topic, quarantine_topic
 from tidegate.contracts.stream.reconciliation import ReconciliationAnswer
 from tidegate.spark_jobs.job.record_source import ContractTopic
 from tidegate.spark_jobs.kafka.outputs import read_committed
@@ -208,6 +208,37 @@ def test_an_idle_stream_starts_although_retention_has_passed_its_mark(line: Line
     line.enforce()
     after = line.ledger()
     assert after == before.claim(1, after.instance)
+
+
+@pytest.mark.parametrize(
+    ("sink", "output", "amount"),
+    [
+        ("iceberg", quarantine_topic, 999),
+        pytest.param("kafka", accepted_topic, 1, marks=pytest.mark.full),
+    ],
+)
+def test_a_mark_is_past_the_transaction_markers_of_its_stream(
+    make_line: Callable[..., Line], sink: str, output: Callable[[str], str], amount: int
+) -> None:
+    """The broker writes them after the commit has returned; a mark before one would be passed by retention."""
+    line = make_line(sink=sink, partitions=8, accepted_slots=2)
+    line.produce(*(Sent(row(n, amount).value, b"k", n % 8) for n in range(120)))
+    topic, marks = output(line.topic), []
+
+    def note_mark(_stream: str, step: Step) -> None:
+        if step is Step.COMMITTED:
+            marks.append(line.ledger().scan_from[topic])
+
+    line.enforce(note_mark, max_offsets=8)
+    kafka, topics = line.settings.kafka, Topics(line.settings.kafka)
+    end = topics.latest(topic)
+    records = {(each.partition(), each.offset()) for each in read_committed(kafka, topic, {}, end)}
+    assert len(marks) >= 15
+    assert [mark for mark in marks if not mark.items() <= records | {*end.items()}] == []
+    topics.delete_before(topic, end)
+    line.produce(row(0))
+    line.enforce()
+    assert line.ledger().totals.offsets == 121
 
 
 def test_what_a_stranger_writes_into_the_quarantine_does_not_stop_a_restart(line: Line) -> None:
