@@ -15,7 +15,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from tidegate.contracts.stream.bounds import MOST_OFFSETS
+from tidegate.contracts.stream.bounds import MOST_OFFSETS, MOST_SLOTS
 from tidegate.contracts.stream.kafka_connection import KafkaConnection, KafkaSettings
 from tidegate.contracts.stream.sink_names import SinkName
 
@@ -337,13 +337,16 @@ class JobSettings(RegistrySettings):
         default=300.0, gt=0, description="Pause between rounds of the table's maintenance."
     )
     quarantine_slots: int = Field(
-        default=1, ge=1, le=64, description="Transactional producers of the quarantine topic (Iceberg sink)."
+        default=1,
+        ge=1,
+        le=MOST_SLOTS,
+        description="Transactional producers of the quarantine topic (Iceberg sink).",
     )
     accepted_slots: int = Field(
         default=1,
         ge=1,
-        le=64,
-        description="Transactional producers of accepted records (Kafka sink). 1: the driver writes them together with the ledger. More: so many tasks write them before, which is for rates that one process cannot write.",
+        le=MOST_SLOTS - 1,  # the driver has one too
+        description="Transactional producers of accepted records (Kafka sink), at most 63. 1: the driver writes them together with the ledger. More: so many tasks write them before, which is for rates that one process cannot write.",
     )
     transaction_timeout_seconds: int = Field(
         default=60,

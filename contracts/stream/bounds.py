@@ -16,6 +16,8 @@ MOST_RECORDS: Final = 10**10
 """Maximum number of records in one batch: the sum over all batches that a database can hold stays below 2^63."""
 MOST_OFFSETS: Final = 10_000_000
 """Maximum number of offsets that a job may be configured to take in one batch."""
+MOST_SLOTS: Final = 64
+"""Maximum number of transactional producers of a stream's job; commands use the slots from this number on."""
 MOST_RULES: Final = 2_000
 """Maximum number of rules in one report; a job leaves out those that were violated least."""
 MOST_EXPECTATIONS: Final = 1_000

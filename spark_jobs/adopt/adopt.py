@@ -23,6 +23,7 @@ from tidegate.contracts.stream.adoption import (
     bounds,
     propose,
 )
+from tidegate.contracts.stream.bounds import MOST_SLOTS
 from tidegate.contracts.stream.closure import Closure
 from tidegate.contracts.stream.history import HISTORY_PARTITION, HistoryMark, of_topic
 from tidegate.contracts.stream.ledger import Ledger, MarkedKeys, Vector
@@ -32,7 +33,6 @@ from tidegate.spark_jobs.adopt.stream_change import StreamChange
 from tidegate.spark_jobs.kafka.outputs import read_committed
 from tidegate.spark_jobs.kafka.replayed import ever_closed, ever_replayed, write_closed, write_replayed
 from tidegate.spark_jobs.kafka.source_topic import not_its_topic
-from tidegate.spark_jobs.sinks.adoption import MOST_SLOTS
 from tidegate.spark_jobs.sinks.outputs import provenances
 from tidegate.spark_jobs.sinks.recovery_scan import names_ledger, require_own
 
@@ -105,7 +105,7 @@ class Adopter(StreamChange):
         confirm(look)
         adoption = self._adoption(look)
         self._log.keep(adoption)
-        self._sink.fence(look.ledger, MOST_SLOTS)
+        self._sink.fence(look.ledger, MOST_SLOTS)  # the actual number was in the lost ledger
         # The confirmed ledger is written, so only the outputs must be unchanged: the source may grow or lose records.
         if self._found(look.ledger, held)[1] != look.found:
             raise StreamStopped(

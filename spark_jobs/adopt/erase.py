@@ -23,6 +23,7 @@ from tidegate.contracts.document.model import Mask
 from tidegate.contracts.errors import ConflictError, NotFoundError, StreamStopped
 from tidegate.contracts.formats.framing import schema_header
 from tidegate.contracts.stream.adoption import Adoption
+from tidegate.contracts.stream.bounds import MOST_SLOTS
 from tidegate.contracts.stream.erasure import Erasure, erase_from
 from tidegate.contracts.stream.evidence import headers_of, read_provenance
 from tidegate.contracts.stream.ledger import Ledger, Vector
@@ -34,7 +35,6 @@ from tidegate.spark_jobs.kafka.dropped import DroppedTopic, read_dropped
 from tidegate.spark_jobs.kafka.kafka_ledger import transactional_id
 from tidegate.spark_jobs.kafka.outputs import OutputRecord, TransactionalProducer, read_committed
 from tidegate.spark_jobs.kafka.replayed import require_replayed
-from tidegate.spark_jobs.sinks.adoption import MOST_SLOTS
 from tidegate.spark_jobs.sinks.outputs import provenances
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ from typing import Final
 from uuid import uuid4
 
 from tidegate.contracts.errors import ConflictError, StreamStopped
+from tidegate.contracts.stream.bounds import MOST_SLOTS
 from tidegate.contracts.stream.closure import ClosedRefusals, Closure, chain_of
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
 from tidegate.contracts.stream.ledger import Ledger
@@ -18,9 +19,9 @@ from tidegate.spark_jobs.kafka.kafka_ledger import transactional_id
 from tidegate.spark_jobs.kafka.outputs import OutputRecord, TransactionalProducer
 from tidegate.spark_jobs.kafka.topics import TopicDescription, Topics
 
-_COMMAND_SLOT: Final = 64
-"""Slot of the producer of a command. No job uses it: settings allow 64 slots, from 0 on."""
-_SENDER_SLOT: Final = 65
+_COMMAND_SLOT: Final = MOST_SLOTS
+"""Slot of the producer of a command. No job uses it."""
+_SENDER_SLOT: Final = MOST_SLOTS + 1
 """Slot of the producer that sends refused records back to their source topic."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tidegate.contracts.errors import ConflictError, StreamStopped, Unavailable
 from tidegate.contracts.judge.plan import EnforcementPlan
@@ -22,9 +22,6 @@ from tidegate.spark_jobs.sinks.store import STAGE_ATTEMPTS, LedgerStore, move_le
 if TYPE_CHECKING:
     from tidegate.spark_jobs.settings import JobSettings
     from tidegate.spark_jobs.sinks.store import LedgerStore
-
-MOST_SLOTS: Final = 64
-"""Maximum transactional producers that settings allow. If the ledger is lost, the actual number is unknown."""
 
 
 class AdoptableSink(Protocol):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from annotated_types import Le
 from psycopg import sql
 from pyspark.sql import SparkSession
 
@@ -26,10 +27,14 @@ from tests.integration.enforce.test_source_changes import (
 from tests.marks import full
 from tidegate.contracts.errors import ConflictError, Fenced, NotFoundError, StreamStopped, Unavailable
 from tidegate.contracts.stream.adoption import EPOCH_GAP
+from tidegate.contracts.stream.bounds import MOST_SLOTS
 from tidegate.contracts.stream.ledger import BatchTotals
 from tidegate.contracts.stream.output_topics import accepted_topic, quarantine_topic
 from tidegate.spark_jobs.adopt.adopt import Adopter, Look
+from tidegate.spark_jobs.kafka.kafka_ledger import transactional_id
+from tidegate.spark_jobs.kafka.outputs import TransactionalProducer
 from tidegate.spark_jobs.kafka.topics import Topics
+from tidegate.spark_jobs.settings import JobSettings
 from tidegate.spark_jobs.sinks.postgresql.table import qualified_name
 from tidegate.spark_jobs.steps import Step
 
@@ -200,6 +205,33 @@ def test_a_partition_whose_first_records_are_gone_continues_without_them(
     assert (line.ledger().begin[2], line.ledger().end[2]) == (3, 5)
     (kept,) = adopting.kept(line)
     assert (kept["adoption"]["partition"], kept["adoption"]["accepted_loss"]) == (2, 3)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("sink", "setting", "output"),
+    [("iceberg", "quarantine_slots", quarantine_topic), ("kafka", "accepted_slots", accepted_topic)],
+)
+def test_the_last_slot_that_settings_allow_is_fenced_before_a_ledger_is_rebuilt(
+    published_line: Callable[..., Line],
+    adopting: Adopting,
+    sink: str,
+    setting: str,
+    output: Callable[[str], str],
+) -> None:
+    """The number of slots was in the ledger that is lost."""
+    (most,) = [each.le for each in JobSettings.model_fields[setting].metadata if isinstance(each, Le)]
+    line = published_line(sink)
+    line.produce(row(0), row(1, 999))  # the refused record names the ledger of the table
+    line.enforce(**{setting: most})
+    ledger = line.ledger()
+    assert ledger.slots == MOST_SLOTS
+    zombie = TransactionalProducer(line.settings.kafka, transactional_id(ledger.name, ledger.slots - 1))
+    zombie.fence()
+    lose_ledger(line)
+    adopting.rebuild(line)
+    with pytest.raises(Fenced):
+        zombie.write([(output(line.topic), b"{}", None, 0, 1, [])])
 
 
 def cut_after_slot(_stream: str, step: Step) -> None:
