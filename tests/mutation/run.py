@@ -128,6 +128,7 @@ NEEDS_JVM: dict[str, tuple[str, ...]] = {
         f"{ENFORCE}/test_missing_ledger.py",
         f"{ENFORCE}/test_source_changes.py",
         f"{ENFORCE}/test_task_slots.py",
+        f"{ENFORCE}/test_kafka_sink.py",
     ),
     f"{_SINKS}.store": (f"{ENFORCE}/test_schedules.py", f"{ENFORCE}/test_iceberg_sink.py"),
     f"{_SINKS}.kafka.sink": (
