@@ -104,7 +104,6 @@ class Adopter(StreamChange):
         look = self._look(ledger, held)
         confirm(look)
         adoption = self._adoption(look)
-        self._log.keep(adoption)
         self._sink.fence(look.ledger, MOST_SLOTS)  # the actual number was in the lost ledger
         # The confirmed ledger is written, so only the outputs must be unchanged: the source may grow or lose records.
         if self._found(look.ledger, held)[1] != look.found:
@@ -112,6 +111,7 @@ class Adopter(StreamChange):
                 f"{self._stream}: the outputs changed before you confirmed; nothing was changed. Stop every job of this "
                 "stream, and adopt it again"
             )
+        self._log.keep(adoption)
         new = Ledger(
             name=look.ledger,
             stream=self._stream,
@@ -259,7 +259,9 @@ class Adopter(StreamChange):
             from_earliest=self._settings.starting == "earliest",
             known_begin=held.begin if held else None,
         )
-        proposal = propose(found, source, limits, self._present(limits.holes))
+        present = self._present(limits.holes)
+        # Retention may have deleted records while the source was read; they are not absent.
+        proposal = propose(found, self._source_range(found), limits, present)
         return Look(self._sink.name, held, name, found, proposal, others)
 
     def _source_range(self, found: OutputPositions) -> SourceRange:

@@ -62,7 +62,9 @@ class Archiver(StreamChange):
                 f"{self._stream} --repeat-records; to begin at the end of {self._source.name} instead: --starting latest"
             )
         confirm(archive)
-        begin = archive.begin
+        # Retention may have deleted records while the user decided.
+        earliest = self._topics.earliest(self._source.name)
+        begin = {p: max(offset, earliest.get(p, 0)) for p, offset in archive.begin.items()}
         identity = uuid4().hex
         epoch = max(self._log.last_epoch(), held.epoch if held else 0) + EPOCH_GAP
         # The registry knows the change first: an interrupted run is then visible, and no later one gets its epoch again.

@@ -16,7 +16,7 @@ from tidegate.spark_jobs.progress import shown_progress
 from tidegate.spark_jobs.settings import AdoptSettings
 
 _LONGEST_VALUE = 1_000
-_MAX_NAME_BYTES: Final = 63
+_MAX_NAME_BYTES: Final = 63 - len("_quarantine")
 _TABLE_NAME = re.compile(r"[A-Za-z0-9_]{1,128}")
 
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
@@ -154,7 +154,10 @@ def _check_combination(
 
 
 def _archive_name(stream: str, now: datetime) -> str:
-    """Return the default name of an archived table: as long as the names of PostgreSQL may be."""
+    """Return the default name of an archived table.
+
+    PostgreSQL limits names to 63 bytes, and the name of the archived quarantine table is longer.
+    """
     time = f"_{now:%Y%m%dT%H%M%S}"
     return stream.rpartition(".")[2][: _MAX_NAME_BYTES - len(time)] + time
 

@@ -78,10 +78,11 @@ class Confirmations:
         from tidegate.spark_jobs.adopt.report import erase_text  # noqa: PLC0415 - loads Spark
 
         _show(erase_text(look))
-        if not look.erasure:
+        if not look:
             raise typer.Exit
+        records = len(look.erasure.rows), look.erasure.quarantined
         self._confirm(
-            f"Erase {len(look.erasure.rows):,} rows and {look.erasure.quarantined:,} refused records?"
+            "Erase {:,} rows and {:,} refused records?".format(*records) if any(records) else "Finish it?"
         )
 
     def confirm_replay(self, preview: ReplayPreview, records: int) -> None:

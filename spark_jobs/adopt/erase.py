@@ -1,14 +1,15 @@
 """Erasure of the records of one person from a table and its quarantine topic.
 
-First a preview is shown, and nothing is changed. After the confirmation the registry records the erasure, without the
-value. Then producers are fenced and the ledger is claimed. One commit deletes the rows and updates the ledger, in which
-the erased records count as dropped. Last, the quarantine topic is rewritten: the remaining records are appended again,
-and all earlier ones are deleted. A quarantine table follows the topic. An interrupted erasure is finished by running it
-again.
+First a preview is shown, and nothing is changed. After the confirmation producers are fenced and the ledger is claimed.
+The outputs are read again, and the registry records the erasure, without the value. One commit deletes the rows and
+updates the ledger, in which the erased records count as dropped. Last, the quarantine topic is rewritten: the remaining
+records are appended again, and all earlier ones are deleted. A quarantine table follows the topic. An interrupted
+erasure is finished by running it again.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
 _MOST_RECORDS: Final = 10_000
 _MOST_BYTES: Final = 64 * 1024 * 1024
 """Maximum records of one transaction of the copy, and the bytes at which it accepts no further record."""
+_SAME_TEXT: Final = {"string", "int", "long", "boolean"}
+"""Types of columns whose values, cast to text by any store, are the values in their JSON form."""
+_INTEGER: Final = re.compile(r"-?[0-9]{1,400}")
 _OWN_SLOT: Final = MOST_SLOTS
 """Slot of the producer of an erasure. No job uses it, so a job that starts meanwhile does not fence the copy."""
 
@@ -51,10 +55,10 @@ _OWN_SLOT: Final = MOST_SLOTS
 class EraseStep(StrEnum):
     """The steps of an erasure; tests interrupt it after each."""
 
-    NOTE = "note"
     FENCE = "fence"
     CLAIM = "claim"
     LOOK = "look"
+    NOTE = "note"
     DROPPED = "dropped"
     COMMIT = "commit"
     COPY = "copy"
@@ -79,13 +83,18 @@ class Subject:
 class EraseLook:
     """The preview of an erasure. `unread` counts refused records that cannot be decoded and contain the value.
 
-    `left` describes what is not erased, and how to erase it; empty if nothing is left.
+    `left` describes what is not erased, and how to erase it; empty if nothing is left. `unfollowed` counts rows of the
+    quarantine table that an interrupted erasure has left.
     """
 
     sink: str
     erasure: Erasure
     unread: int
     left: str
+    unfollowed: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.erasure) or self.unfollowed > 0
 
 
 class Eraser(StreamChange):
@@ -109,9 +118,8 @@ class Eraser(StreamChange):
         confirm(shown)
         identity = uuid4().hex
         claimed = held.claim(held.slots, identity[:8])
-        self._log.keep(self._adoption(shown, shown.erasure.ledger(claimed, identity, "", {})))
-        self._on_step(EraseStep.NOTE)
         self._sink.fence(held.name, held.slots)
+        rewriter = self._rewriter()
         self._on_step(EraseStep.FENCE)
         self._sink.write(held, claimed)
         self._on_step(EraseStep.CLAIM)
@@ -123,12 +131,14 @@ class Eraser(StreamChange):
                 "stream, and run tidegate erase again"
             )
         self._on_step(EraseStep.LOOK)
+        self._log.keep(self._adoption(shown, shown.erasure.ledger(claimed, identity, "", {})))
+        self._on_step(EraseStep.NOTE)
         digest = self._write_dropped(claimed, found.dropped)
         self._on_step(EraseStep.DROPPED)
         new = self._commit(claimed, found, identity, digest, end)
         self._on_step(EraseStep.COMMIT)
         if found.quarantined:
-            self._rewrite_quarantine(subject, new, end)
+            self._rewrite_quarantine(subject, new, end, rewriter)
         # Needed also if the topic has none of the person's records: an erasure interrupted here has left their rows.
         self._sink.follow_quarantine(new)
         return new
@@ -140,7 +150,13 @@ class Eraser(StreamChange):
                 f"are judged and proven (tidegate reconcile {self._stream}), delete its folders load-* and keep "
                 "manifest-*.json; then run tidegate erase again"
             )
-        return self._with_ledger(self._sink.ledger_if_there(), ": it holds no records of the stream")
+        held = self._with_ledger(self._sink.ledger_if_there(), ": it holds no records of the stream")
+        if self._sink.is_appended and (held.totals.superseded or held.totals.deleted):
+            raise ConflictError(
+                f"{self._sink.name} was upserted into, so its rows cannot be erased like appended ones; nothing was changed. "
+                "Give the options of the job: --write-mode upsert"
+            )
+        return held
 
     def _has_quarantine(self) -> bool:
         return self._topics.identity(self._quarantine) is not None
@@ -159,7 +175,8 @@ class Eraser(StreamChange):
             rows |= replayed  # a fix may have changed the value that identifies the person
         dropped = read_dropped(self._kafka, held)
         erasure = erase_from(held, rows, refused - replayed, quarantined, dropped)
-        return EraseLook(self._sink.name, erasure, matches.unread, left)
+        unfollowed = 0 if erasure else len(self._sink.refused_rows(held) & dropped)
+        return EraseLook(self._sink.name, erasure, matches.unread, left, unfollowed)
 
     def _rows(self, subject: Subject, held: Ledger, column: TypedColumn | None) -> tuple[Positions, str]:
         """Return the positions of the person's rows, and a text on what is left to do, or an empty one."""
@@ -196,6 +213,15 @@ class Eraser(StreamChange):
         producer.fence()
         return producer
 
+    def _rewriter(self) -> TransactionalProducer:
+        """Return the producer that rewrites the quarantine topic, after fencing that of any other erasure.
+
+        Several ledgers share the topic. Two rewritings at once would each copy what the other one erases.
+        """
+        producer = TransactionalProducer(self._kafka, f"tidegate/erasure/{self._quarantine}")
+        producer.fence()
+        return producer
+
     def _commit(self, claimed: Ledger, found: Erasure, identity: str, digest: str, end: Vector) -> Ledger:
         """Delete the rows and update the ledger; its `scan_from` moves past the records that will be rewritten."""
         looks = self._quarantine in claimed.scan_from
@@ -206,19 +232,23 @@ class Eraser(StreamChange):
             self._sink.write(claimed, new)
         return new
 
-    def _rewrite_quarantine(self, subject: Subject, ledger: Ledger, end: Vector) -> None:
+    def _rewrite_quarantine(
+        self, subject: Subject, ledger: Ledger, end: Vector, producer: TransactionalProducer
+    ) -> None:
         """Append the records before `end` again, without the person's; then delete everything before `end`.
 
-        An interrupted erasure has left copies beside the originals, so each refusal is kept only once.
+        `end` was read after the producer had fenced others, so it is after all their copies. An interrupted erasure has
+        left copies beside the originals, so each refusal is kept only once.
         """
         matches = PersonMatcher(self._plan, subject)
-        producer = self._producer(ledger)
         kept = self._kept(matches, ledger, end)
         for records in chunked(kept, _MOST_RECORDS, _MOST_BYTES):
             producer.write(records)
         self._on_step(EraseStep.COPY)
         self._topics.delete_before(self._quarantine, {p: offset for p, offset in end.items() if offset})
         self._on_step(EraseStep.DELETE)
+        # An erasure that began before the deletion may have copied what this one erases.
+        producer.require_newest(self._quarantine)
 
     def _kept(self, matches: PersonMatcher, ledger: Ledger, end: Vector) -> Iterator[OutputRecord]:
         seen: dict[tuple[str, str, int], Positions] = {}
@@ -318,12 +348,18 @@ def _text(value: Any) -> str | None:
 def texts_in_table(plan: EnforcementPlan, value: str, column: TypedColumn) -> tuple[str, ...]:
     """Return the texts by which a column stores a value: itself, or the tokens of a hash mask.
 
-    Raises ConflictError if another mask hides the values.
+    Raises ConflictError if another mask hides the values, or the column's text of a value may differ from its JSON form.
     """
     # Versions that write the same table mask a column in the same way, so any version with the column will do.
     owner = next((each for each in plan.plans if column in each.typed_columns), plan)
     over = owner.masks.over(column.path)
     if over is None:
+        types = {each.type for own in plan.plans for each in own.typed_columns if each.name == column.name}
+        if not {column.type, *types} <= _SAME_TEXT:
+            raise ConflictError(
+                f"a column of type {column.type} may hold the values of {column.name} in another form, so that rows "
+                "would be missed; nothing was changed. Name a field of type string, int, long or boolean, or erase by --key"
+            )
         return (value,)
     mask, depth = over
     if mask is not Mask.HASH or depth != len(column.path):
@@ -332,6 +368,6 @@ def texts_in_table(plan: EnforcementPlan, value: str, column: TypedColumn) -> tu
             "Name another field, or erase by --key"
         )
     values: list[Any] = [value]
-    if value.lstrip("-").isdecimal():
+    if _INTEGER.fullmatch(value):
         values.append(int(value))
     return tuple(plan.masks.token(each) for each in values)

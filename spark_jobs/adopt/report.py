@@ -143,6 +143,8 @@ def erase_text(look: EraseLook) -> str:
     ]
     if look.unread:
         lines.append(f"  {look.unread:,} of the refused ones cannot be decoded, and contain the value")
+    if look.unfollowed:
+        lines.append(f"  {look.unfollowed:,} rows of the quarantine table are left by an interrupted erasure")
     if look.left:
         lines.append(f"left: {look.left}")
     return "\n".join(lines)

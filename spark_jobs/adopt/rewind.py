@@ -1,8 +1,8 @@
 """Rewind of a stream: rows from a point on are deleted, and their records are judged again by the current contract.
 
-First a preview is shown, and nothing is changed. After the confirmation the registry records the rewind. Then, as at a
-start, the ledger is claimed and the producers are fenced: from there on, no earlier instance can publish or commit. The
-outputs are counted again, and one commit deletes the rows and updates the ledger. An interrupted rewind can be run
+First a preview is shown, and nothing is changed. After the confirmation, as at a start, the ledger is claimed and the
+producers are fenced: from there on, no earlier instance can publish or commit. The outputs are counted again. Then the
+registry records the rewind, and one commit deletes the rows and updates the ledger. An interrupted rewind can be run
 again.
 """
 
@@ -34,10 +34,10 @@ from tidegate.spark_jobs.sinks.outputs import provenances
 class RewindStep(StrEnum):
     """The steps of a rewind; tests interrupt it after each."""
 
-    NOTE = "note"
     CLAIM = "claim"
     FENCE = "fence"
     LOOK = "look"
+    NOTE = "note"
     DROPPED = "dropped"
     COMMIT = "commit"
 
@@ -111,8 +111,6 @@ class Rewinder(StreamChange):
         shown, identity = look.rewind, uuid4().hex
         held = shown.held
         claimed = held.claim(held.slots, identity[:8])
-        self._log.keep(self._adoption(look, shown.ledger(claimed, identity, "")))
-        self._on_step(RewindStep.NOTE)
         self._sink.write(held, claimed)
         self._on_step(RewindStep.CLAIM)
         self._sink.fence(held.name, held.slots)
@@ -124,6 +122,9 @@ class Rewinder(StreamChange):
                 "stream, and run tidegate rewind again"
             )
         self._on_step(RewindStep.LOOK)
+        # Not before: a rewind that was refused must not count as made, because `adopt` refuses a lost ledger after one.
+        self._log.keep(self._adoption(look, shown.ledger(claimed, identity, "")))
+        self._on_step(RewindStep.NOTE)
         if len(found.replayed) != claimed.replayed:
             changed = write_replayed(self._kafka, self._source, claimed, found.replayed)
         else:

@@ -80,6 +80,18 @@ class TransactionalProducer:
             self._producer.list_topics(timeout=_INIT_SECONDS)
             self._producer.init_transactions(_INIT_SECONDS)
 
+    def require_newest(self, topic: str) -> None:
+        """Raise Fenced if a newer producer of this id has started: write a record to the topic, and abort it."""
+        with kafka_errors(f"write as {self.transactional_id}"):
+            self._producer.begin_transaction()
+            begun = time.monotonic()
+            try:
+                self._producer.produce(topic, partition=0)
+                self._await_delivered()
+            except (SystemError, KafkaException) as error:
+                self._raise_cause(error, time.monotonic() - begun)
+            self._producer.abort_transaction(_COMMIT_SECONDS)
+
     def write(self, records: Iterable[OutputRecord]) -> int:
         """Write the records in one transaction and commit it; return their number. Raises Fenced or Unavailable."""
         with self.transaction() as send:

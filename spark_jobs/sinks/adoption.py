@@ -116,6 +116,10 @@ class AdoptableSink(Protocol):
         """
         ...
 
+    def refused_rows(self, ledger: Ledger) -> Positions:
+        """Return the source positions of the rows in the quarantine table of this ledger; empty if there is none."""
+        ...
+
     def follow_quarantine(self, ledger: Ledger) -> None:
         """Update the quarantine table to the ledger, if there is one; call it after `fence`.
 
@@ -167,9 +171,10 @@ class AdoptableTable:
 
     def archive(self, name: str) -> str | None:
         """Rename the table, regardless of its contents, and its quarantine table."""
+        archived = self._store.archive(name)  # first: if its name is taken, nothing is renamed
         if self._has_refusals():
             self._beside.archive(name + SUFFIX)
-        return self._store.archive(name)
+        return archived
 
     def new_ledger(self, mark: str) -> str:  # noqa: ARG002 - the new table has its own UUID
         """Return the name of the new table's first ledger."""
@@ -227,6 +232,13 @@ class AdoptableTable:
             if self._store.retract(taken, held, new):
                 return
         raise Unavailable(f"{self.name}: other commits kept moving the table meanwhile; try again")
+
+    def refused_rows(self, ledger: Ledger) -> Positions:
+        """Return the source positions of the rows in the quarantine table of this ledger."""
+        held = self._beside.read() if self._has_refusals() else None
+        if held is None or (held.name, held.topic_id) != (ledger.name, ledger.topic_id):
+            return Positions()
+        return self._beside.positions_of(ledger.topic).seen
 
     def follow_quarantine(self, ledger: Ledger) -> None:
         """Delete the quarantine table's rows that no longer count, and add missing ones."""

@@ -161,6 +161,10 @@ class AdoptableTopic:
         """Raise ConflictError, as `require_rewindable` does."""
         self.require_rewindable()
 
+    def refused_rows(self, ledger: Ledger) -> Positions:  # noqa: ARG002 - required by the protocol
+        """Return no positions: a Kafka sink has no quarantine table."""
+        return Positions()
+
     def follow_quarantine(self, ledger: Ledger) -> None:
         """Do nothing: a Kafka sink has no quarantine table."""
 

@@ -30,6 +30,7 @@ from tidegate.contracts.stream.adoption import EPOCH_GAP
 from tidegate.contracts.stream.bounds import MOST_SLOTS
 from tidegate.contracts.stream.ledger import BatchTotals
 from tidegate.contracts.stream.output_topics import accepted_topic, quarantine_topic
+from tidegate.contracts.stream.positions import Positions
 from tidegate.spark_jobs.adopt.adopt import Adopter, Look
 from tidegate.spark_jobs.kafka.kafka_ledger import transactional_id
 from tidegate.spark_jobs.kafka.outputs import TransactionalProducer
@@ -346,8 +347,32 @@ def test_rows_that_come_while_somebody_decides_stop_the_adoption(
     asked = pytest.raises(StreamStopped, match="the outputs changed before you confirmed")
     with Adopter.opened(adopting.settings(line), line.contract_id) as found, asked:
         found.rebuild(None, write_meanwhile)
+    assert adopting.kept(line) == []
     with pytest.raises(StreamStopped, match="tidegate adopt"):
         line.enforce()
+
+
+@pytest.mark.full
+def test_records_that_retention_deletes_while_the_source_is_read_are_a_loss(
+    published_line: Callable[..., Line], adopting: Adopting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are not offsets that never had a record."""
+    line = published_line("iceberg")
+    line.contracts.plan = line.plan(rules=[{**KNOWN, "on_violation": "drop"}])
+    line.produce(*(row(2 * n, 999 if n in {1, 3} else n) for n in range(6)))
+    line.enforce()
+    lose_ledger(line)
+    present = Adopter._present
+
+    def delete_meanwhile(self: Adopter, holes: Positions) -> Positions:
+        forget(line, line.topic, 0, 5)
+        return present(self, holes)
+
+    monkeypatch.setattr(Adopter, "_present", delete_meanwhile)
+    adopting.rebuild(line)
+    (look,) = adopting.shown
+    assert isinstance(look, Look)
+    assert (look.proposal.holes, look.proposal.totals.absent, look.proposal.totals.unproven) == (2, 0, 2)
 
 
 def test_a_stream_that_has_written_nothing_has_nothing_to_adopt(

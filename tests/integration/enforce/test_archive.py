@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -17,7 +18,7 @@ from tests.integration.enforce.job import Publish
 from tests.integration.enforce.line import KNOWN, Line, row
 from tests.integration.enforce.registry import Registry
 from tests.integration.enforce.test_rolled_back import append_by_hand, forget_log
-from tests.integration.enforce.test_source_changes import PowerCutError, make_anew
+from tests.integration.enforce.test_source_changes import PowerCutError, forget, make_anew
 from tests.marks import full
 from tidegate.contracts.errors import ConflictError, StreamStopped
 from tidegate.contracts.stream.adoption import EPOCH_GAP
@@ -29,8 +30,9 @@ from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.settings import JobSettings
 from tidegate.spark_jobs.sinks.delta.merge import DeltaMerge
 from tidegate.spark_jobs.sinks.iceberg.catalogs import open_table
-from tidegate.spark_jobs.sinks.iceberg.table import LEDGER_PROPERTY
+from tidegate.spark_jobs.sinks.iceberg.table import LEDGER_PROPERTY, table_name
 from tidegate.spark_jobs.sinks.postgresql.table import qualified_name
+from tidegate.spark_jobs.sinks.quarantine_table import SUFFIX
 from tidegate.spark_jobs.steps import Step
 
 
@@ -353,6 +355,37 @@ def test_a_name_that_is_taken_moves_nothing(
     with pytest.raises(ConflictError, match="a table of this name is there"):
         archiving.archive(line, table)
     line.produce(row(2))
+    line.enforce()
+    assert line.ledger().totals == BatchTotals(written=2)
+
+
+@pytest.mark.full
+def test_a_table_is_renamed_before_its_quarantine_table(
+    make_line: Callable[..., Line], publish: Publish, archiving: Archiving
+) -> None:
+    """If the name is taken, later erasures and starts still find the quarantine table."""
+    line = make_line(sink="iceberg", quarantine_table=True)
+    publish(line.document())
+    line.produce(row(0), row(1, 999))
+    line.enforce()
+    namespace = table_name(line.contract_id).rpartition(".")[0]
+    line.spark.sql(f"CREATE TABLE {namespace}.taken (id string) USING iceberg")
+    with pytest.raises(ConflictError, match="a table of this name is there"):
+        archiving.archive(line, "taken")
+    beside = replace(line, contract_id=line.contract_id + SUFFIX)
+    assert len(beside.rows()) == 1
+
+
+@pytest.mark.full
+def test_records_that_retention_deletes_while_somebody_decides_do_not_stop_the_next_start(
+    make_line: Callable[..., Line], publish: Publish, archiving: Archiving
+) -> None:
+    line = make_line(sink="iceberg")
+    publish(line.document())
+    line.produce(*(row(2 * n) for n in range(6)))
+    line.enforce()
+    with Archiver.opened(archiving.settings(line), line.contract_id) as found:
+        found.archive("put_away", lambda _: forget(line, line.topic, 0, 4))
     line.enforce()
     assert line.ledger().totals == BatchTotals(written=2)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -19,7 +21,7 @@ from tests.integration.enforce.test_rewind import Rewinding
 from tests.integration.enforce.test_snapshot_expiry import table_of
 from tests.integration.enforce.test_source_changes import PowerCutError, cut_after_quarantine
 from tests.marks import full
-from tidegate.contracts.errors import ConflictError
+from tidegate.contracts.errors import ConflictError, Fenced, StreamStopped
 from tidegate.contracts.stream.closure import Closure
 from tidegate.contracts.stream.evidence import SOURCE_HEADER
 from tidegate.contracts.stream.ledger import BatchTotals, Ledger, span
@@ -243,6 +245,63 @@ def test_where_rows_cannot_be_taken_back_the_quarantine_is_erased(
     else:
         assert line.rows() == []
     assert line.reconcile().holds
+
+
+def test_two_erasures_of_one_topic_do_not_bring_back_what_the_other_erases(
+    published_line: Callable[..., Line], erasing: Erasing
+) -> None:
+    """Two sinks of one contract share the quarantine topic. The first erasure ends, and is run again."""
+    line = published_line("iceberg")
+    with_a_person(line)
+    beside = replace(line, settings=line.settings.model_copy(update={"sink": "kafka"}))
+    beside.enforce()
+    assert len(values(line)) == 2 * 7
+    others = erasing.erase
+
+    def erase_beside(finished: EraseStep) -> None:
+        if finished is EraseStep.COMMIT:
+            others(beside, Subject(OTHER, "id"))
+
+    with pytest.raises(Fenced):
+        erasing.erase(line, Subject(PERSON, "id"), erase_beside)
+    erasing.erase(line, Subject(PERSON, "id"))
+    found = Counter(values(line))
+    assert (found[b'{"id": "p-4711", "amount": 999}'], found[b'{"id": "p-47110", "amount": 999}']) == (2, 1)
+    assert found[b'{"id": "r3", "amount": 999}'] == 2
+    assert line.reconcile().holds
+    assert beside.reconcile().holds
+
+
+def test_an_upserted_table_is_erased_with_the_write_mode_of_its_job(
+    make_line: Callable[..., Line], publish: Publish, erasing: Erasing
+) -> None:
+    line = make_line(sink="iceberg", write_mode="upsert")
+    publish(line.document(**KEYED))
+    line.contracts.plan = line.plan(**KEYED)
+    line.produce(of(PERSON, 0), of(PERSON, 0, 2))
+    line.enforce()
+    assert line.ledger().totals == BatchTotals(written=1, superseded=1)
+    forgotten = replace(line, settings=line.settings.model_copy(update={"write_mode": "append"}))
+    with pytest.raises(ConflictError, match="Give the options of the job: --write-mode upsert"):
+        erasing.erase(forgotten, Subject(PERSON, "id"))
+    assert len(line.rows()) == 1
+
+
+@pytest.mark.full
+def test_an_erasure_that_is_refused_is_not_noted_as_made(
+    published_line: Callable[..., Line], erasing: Erasing
+) -> None:
+    line = published_line("iceberg")
+    with_a_person(line)
+
+    def publish_more(finished: EraseStep) -> None:
+        if finished is EraseStep.CLAIM:
+            line.produce(of(PERSON, 0))
+            line.enforce()
+
+    with pytest.raises(StreamStopped, match="the outputs changed before you confirmed"):
+        erasing.erase(line, Subject(PERSON, "id"), publish_more)
+    assert json.loads(erasing.kept(line))["adoptions"] == []
 
 
 @pytest.mark.full

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from confluent_kafka import Message
 from structlog.testing import capture_logs
 
@@ -28,7 +29,8 @@ from tidegate.contracts.errors import StreamStopped, Unavailable
 from tidegate.contracts.stream.evidence import headers_of, read_evidence, read_original
 from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.contracts.stream.reconciliation import ReconciliationAnswer
-from tidegate.spark_jobs.adopt.erase import EraseStep, Subject
+from tidegate.spark_jobs.adopt.confirmations import Confirmations
+from tidegate.spark_jobs.adopt.erase import Eraser, EraseStep, Subject
 from tidegate.spark_jobs.history.request import HistoryRequest
 from tidegate.spark_jobs.kafka.outputs import read_committed
 from tidegate.spark_jobs.kafka.topics import Topics
@@ -285,6 +287,32 @@ def test_an_erasure_takes_the_rows_of_the_person(
     line.produce(row(10, 999))
     line.enforce()
     assert require_kept(line) == 5
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("sink", SINKS)
+def test_an_erasure_that_ended_before_the_table_followed_is_finished_by_running_it_again(
+    make_line: Callable[..., Line], publish: Publish, registry: Registry, sink: str
+) -> None:
+    """Nothing is left in table and topic then, and the command does not end with that."""
+    line = make_line(sink=sink, **ON)
+    publish(line.document())
+    with_a_person(line)
+
+    def cut_off(step: EraseStep) -> None:
+        if step is EraseStep.DELETE:
+            raise PowerCutError
+
+    with pytest.raises(PowerCutError):
+        Erasing(registry).erase(line, Subject(PERSON, "id"), cut_off)
+    assert len(kept(line)) == 7
+    settings = line.settings.model_copy(update={"registry_url": registry.url})
+    confirm = Confirmations(is_sure=True).confirm_erase
+    with Eraser.opened(settings, line.contract_id) as found:
+        found.erase(Subject(PERSON, "id"), confirm)
+        assert require_kept(line) == 4
+        with pytest.raises(typer.Exit):
+            found.erase(Subject(PERSON, "id"), confirm)
 
 
 @pytest.mark.full

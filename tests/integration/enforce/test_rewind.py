@@ -400,6 +400,20 @@ def test_what_cannot_be_rewound_is_refused_with_a_way_out(
 
 
 @pytest.mark.full
+def test_a_rewind_that_was_refused_is_not_noted_as_made(
+    published_line: Callable[..., Line], rewinding: Rewinding
+) -> None:
+    """After one, a lost ledger could not be adopted."""
+    line = published_line("iceberg")
+    line.produce(row(0), row(2))
+    line.enforce()
+    line.produce(row(4))
+    with rewinding.open(line) as found, pytest.raises(Fenced):
+        found.rewind(RewindTo.parse("0:1"), lambda _: line.enforce())
+    assert rewinding.kept(line) == []
+
+
+@pytest.mark.full
 def test_a_topic_cannot_be_taken_back(published_line: Callable[..., Line], rewinding: Rewinding) -> None:
     line = published_line("kafka")
     line.produce(*map(record, range(8)))

@@ -96,6 +96,23 @@ def test_the_table_has_nothing_of_a_redacted_field(plan_of: Any) -> None:
         texts_in_table(plan, "p7", column)
 
 
+@pytest.mark.parametrize("value", ["--7", "-", "\u0667", "7" * 5000])
+def test_a_value_that_only_looks_like_a_number_has_one_token(plan_of: Any, value: str) -> None:
+    plan = plan_of(mask={"/admission_id": "hash"})
+    column = next(each for each in plan.typed_columns if each.name == "admission_id")
+    assert texts_in_table(plan, value, column) == (KEY.token(value),)
+
+
+@pytest.mark.parametrize("type_", ["json", "date", "double", "decimal(10,2)"])
+def test_a_column_that_holds_values_in_another_form_is_refused(plan_of: Any, type_: str) -> None:
+    """Its rows would be missed without a word: a column of type json has the text of a string with quotes."""
+    field = {"json": "/admission_id", "date": "/admission_date"}.get(type_, "/age")
+    plan = plan_of(columns=[{"name": "id", "from": field, "type": type_}])
+    (column,) = plan.typed_columns
+    with pytest.raises(ConflictError, match=r"in another form.*nothing was changed.*erase by --key"):
+        texts_in_table(plan, "7", column)
+
+
 def test_keys_of_records_that_name_their_schema_in_a_header(plan_of: Any) -> None:
     """A reconciliation of an upserted table judges source records for their keys."""
     plan = plan_of(framing="confluent-header", primary_key=["admission_id"])
