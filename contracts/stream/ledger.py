@@ -266,13 +266,21 @@ class Ledger(BaseModel):
         }
         return self.claim(self.slots, adoption[:8]).model_copy(update=changes)
 
-    def forget_deleted(self, topic: str, earliest: Vector, adoption: str) -> Ledger:
+    def scan_start(self, topic: str, end: Vector) -> Vector:
+        """Return the offsets from which a start scans an output topic with these end offsets.
+
+        A mark beyond the end means that the topic was created again: then the partition is read from 0.
+        """
+        marks = self.scan_from.get(topic, {})
+        return {partition: mark if mark <= end.get(partition, 0) else 0 for partition, mark in marks.items()}
+
+    def forget_deleted(self, topic: str, earliest: Vector, end: Vector, adoption: str) -> Ledger:
         """Return the ledger whose next start scans `topic` from `earliest` on, claimed for the adoption with this id.
 
         Records that an unpublished attempt wrote before `earliest` are then unknown: they are judged again, and may be
-        written twice.
+        written twice. `earliest` and `end` are the offsets of the topic.
         """
-        before = self.scan_from.get(topic, {})
+        before = self.scan_start(topic, end)
         begin = {partition: max(first, before.get(partition, 0)) for partition, first in earliest.items()}
         changes = {"scan_from": {**self.scan_from, topic: begin}, "adopted": adoption}
         return self.claim(self.slots, adoption[:8]).model_copy(update=changes)

@@ -177,8 +177,10 @@ class Adopter(StreamChange):
         Raises NotFoundError if the stream has no ledger, ConflictError if no output record is missing.
         """
         held, topic = self._held(), self._sink.scanned
-        earliest = self._topics.earliest(topic) if topic and self._topics.identity(topic) else {}
-        begin = held.scan_from.get(topic or "", {})
+        is_there = topic is not None and self._topics.identity(topic) is not None
+        earliest = self._topics.earliest(topic) if topic and is_there else {}
+        end = self._topics.latest(topic) if topic and is_there else {}
+        begin = held.scan_start(topic or "", end)
         gaps = {p: (begin.get(p, 0), first) for p, first in earliest.items() if first > begin.get(p, 0)}
         if topic is None or not gaps:
             raise ConflictError(
@@ -186,7 +188,7 @@ class Adopter(StreamChange):
             )
         forgotten = Forgotten(self._sink.name, held, topic, gaps)
         confirm(forgotten)
-        new = held.forget_deleted(topic, earliest, uuid4().hex)
+        new = held.forget_deleted(topic, earliest, end, uuid4().hex)
         adoption = adoption_of(new, self._stream, self._sink.name, forgotten=forgotten.offsets)
         self._replace(held, new, adoption)
         return new

@@ -46,11 +46,7 @@ def settled_in(
     Raises StreamStopped if required records were deleted, Unavailable. Deleted records do not matter if neither the
     source topic nor the history has a record ahead of the ledger: then none was written ahead of it.
     """
-    # A start beyond the end means that the topic was recreated: then all of it is read.
-    start = {
-        partition: begin if begin <= end.get(partition, 0) else 0
-        for partition, begin in ledger.scan_from.get(topic, {}).items()
-    }
+    start = ledger.scan_start(topic, end)
     topics = Topics(kafka)
     for partition, first in topics.earliest(topic).items():
         if first > start.get(partition, 0):
@@ -131,7 +127,9 @@ def _require_foreign(message: Message, ledger: Ledger) -> None:
 
 
 def names_ledger(kafka: KafkaConnection, topic: str, ledger: str, source: str) -> bool:
-    """Return whether an output topic holds a record of the source that names this ledger.
+    """Return whether an output topic holds a record of the source that names this ledger, or one that follows it.
+
+    The Kafka sink's ledgers after `tidegate archive` have the first one's name and a suffix.
 
     Reads the newest 10,000 offsets of each partition, then the oldest 10,000, and stops at the first such record. A
     ledger in use has records at the end of the topic; a ledger that was alone in the topic has them at both ends.
@@ -143,7 +141,9 @@ def names_ledger(kafka: KafkaConnection, topic: str, ledger: str, source: str) -
     for start, end in ((newest, latest), (earliest, oldest)):
         for message in read_committed(kafka, topic, start, end):
             found = read_provenance(headers_of(message))
-            if found is not None and found.ledger == ledger and found.source.topic == source:
+            if found is None or found.source.topic != source:
+                continue
+            if found.ledger == ledger or found.ledger.startswith(f"{ledger}:"):
                 return True
     return False
 

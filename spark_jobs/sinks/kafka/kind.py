@@ -53,18 +53,28 @@ class AdoptableTopic:
         self._stream = plan.contract.id
         self._accepted = accepted_topic(plan.contract.topic)
         self._producer: TransactionalProducer | None = None
-        self.own_ledger = ledger_name(plan.contract.id)
+        self._key = ledger_name(plan.contract.id)
         self.name = f"kafka:{self._accepted}"
         has_tasks = settings.accepted_slots > 1
         self.ahead: Ahead | None = "written" if has_tasks else None
         self.scanned = self._accepted if has_tasks else None
         self.slots = 1 + settings.accepted_slots if has_tasks else 1
 
+    @property
+    def own_ledger(self) -> str:
+        """Return the name of the ledger that wrote the accepted records, or that the sink would create now.
+
+        After `tidegate archive` it has a suffix, which a lost ledger leaves in the records only. Raises ConflictError if
+        records name several.
+        """
+        is_there = Topics(self._kafka).identity(self._accepted) is not None
+        return self._only_ledger() if is_there else self._key
+
     def has_written(self) -> bool:
         """Return whether the accepted topic holds a record of the stream."""
         topics = Topics(self._kafka)
         return topics.identity(self._accepted) is not None and names_ledger(
-            self._kafka, self._accepted, self.own_ledger, self._topic
+            self._kafka, self._accepted, self._key, self._topic
         )
 
     def ledger_if_there(self) -> Ledger | None:
@@ -86,7 +96,7 @@ class AdoptableTopic:
 
     def read(self) -> Ledger | None:
         """Read the ledger; None if there is none."""
-        return read_ledger(self._kafka, self.own_ledger)
+        return read_ledger(self._kafka, self._key)
 
     def written(self) -> Sightings:
         """Return the source positions of the ledger's accepted records.
@@ -99,13 +109,13 @@ class AdoptableTopic:
 
     def _only_ledger(self) -> str:
         found = {each.ledger for each, _ in provenances(self._kafka, self._accepted, self._topic)}
-        ours = sorted(each for each in found if each.partition(":")[0] == self.own_ledger)
+        ours = sorted(each for each in found if each.partition(":")[0] == self._key)
         if len(ours) > 1:
             raise ConflictError(
                 f"{self.name} holds records of several ledgers of this stream ({', '.join(ours)}), and the topic of ledgers has "
                 "lost the newest: restore tidegate.ledger, or delete the accepted topic and start again"
             )
-        return ours[0] if ours else self.own_ledger
+        return ours[0] if ours else self._key
 
     def last_epoch(self, ledger: str) -> int:  # noqa: ARG002 - the fence of slot 0 decides, not the epoch
         """Return 0: records do not name their epoch."""

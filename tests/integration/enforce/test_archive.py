@@ -12,10 +12,11 @@ from confluent_kafka import Producer
 from psycopg import sql
 from psycopg.rows import dict_row
 
-from tests.integration.enforce.adopting import run_command
+from tests.integration.enforce.adopting import Adopting, run_command
 from tests.integration.enforce.checker import require_exactly_once
 from tests.integration.enforce.job import Publish
 from tests.integration.enforce.line import KNOWN, Line, row
+from tests.integration.enforce.losing import lose_ledger
 from tests.integration.enforce.registry import Registry
 from tests.integration.enforce.test_rolled_back import append_by_hand, forget_log
 from tests.integration.enforce.test_source_changes import PowerCutError, forget, make_anew
@@ -23,7 +24,7 @@ from tests.marks import full
 from tidegate.contracts.errors import ConflictError, StreamStopped
 from tidegate.contracts.stream.adoption import EPOCH_GAP
 from tidegate.contracts.stream.ledger import BatchTotals, Ledger
-from tidegate.contracts.stream.output_topics import LEDGER_TOPIC
+from tidegate.contracts.stream.output_topics import LEDGER_TOPIC, accepted_topic, quarantine_topic
 from tidegate.spark_jobs.adopt.archive import Archive, Archiver
 from tidegate.spark_jobs.kafka.kafka_ledger import ledger_name
 from tidegate.spark_jobs.kafka.topics import Topics
@@ -420,6 +421,32 @@ def test_a_person_may_have_an_accepted_topic_get_its_records_again(
     line.enforce()
     assert len(line.accepted()) == 2 + 3
     assert line.ledger().totals == BatchTotals(written=3, quarantined=1)
+    assert line.reconcile().holds
+
+
+@pytest.mark.full
+def test_a_lost_ledger_is_noticed_after_an_archive(
+    make_line: Callable[..., Line], publish: Publish, archiving: Archiving, adopting: Adopting
+) -> None:
+    """Only the names of its records have the suffix of the archive, also when the earlier records are deleted."""
+    line = make_line(sink="kafka")
+    publish(line.document())
+    line.produce(*(row(2 * n, 999 if n == 1 else 1) for n in range(4)))
+    line.enforce()
+    outputs = accepted_topic(line.topic), quarantine_topic(line.topic)
+    ends = [Topics(line.settings.kafka).latest(each)[0] for each in outputs]
+    archiving.archive(line, "away", repeats=True)
+    line.enforce()
+    for output, end in zip(outputs, ends, strict=True):
+        forget(line, output, 0, end)
+    before = line.ledger()
+    lose_ledger(line)
+    with pytest.raises(StreamStopped, match="tidegate adopt"):
+        line.enforce()
+    assert adopting.rebuild(line).name == before.name
+    line.produce(row(10), row(12, 999))
+    line.enforce()
+    assert line.ledger().totals == BatchTotals(written=4, quarantined=2)
     assert line.reconcile().holds
 
 

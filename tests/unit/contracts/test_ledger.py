@@ -238,10 +238,18 @@ def test_a_partition_that_is_skipped_begins_its_segments_again() -> None:
 
 def test_a_topic_whose_records_are_deleted_is_scanned_from_where_it_begins() -> None:
     """What was passed before is not read again."""
-    ledger = LEDGER.forget_deleted("t.quarantine", {0: 2, 1: 0, 2: 9}, "f" * 32)
+    ledger = LEDGER.forget_deleted("t.quarantine", {0: 2, 1: 0, 2: 9}, {0: 5, 1: 0, 2: 9}, "f" * 32)
     assert ledger.scan_from == {"t.quarantine": {0: 4, 1: 0, 2: 9}}
     assert (ledger.epoch, ledger.slots) == (4, 2)
     assert (ledger.instance, ledger.adopted) == ("f" * 8, "f" * 32)
+
+
+def test_a_topic_that_was_created_again_is_scanned_from_its_beginning() -> None:
+    """Also by those who look for deleted records, or they would find none that the next start misses."""
+    assert LEDGER.scan_start("t.quarantine", {0: 4}) == {0: 4}
+    assert LEDGER.scan_start("t.quarantine", {0: 3}) == {0: 0}
+    ledger = LEDGER.forget_deleted("t.quarantine", {0: 2}, {0: 3}, "f" * 32)
+    assert ledger.scan_from == {"t.quarantine": {0: 2}}
 
 
 def test_the_digest_of_dropped_positions_stays_until_there_is_a_newer_one() -> None:
