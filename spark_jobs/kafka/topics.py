@@ -39,7 +39,7 @@ log = structlog.get_logger()
 
 _TIMEOUT_SECONDS = 15.0
 _POLL_SECONDS = 0.05
-_MARKER_SECONDS = 0.1
+_MARKER_SECONDS = 0.5
 """Maximum wait for the markers of a commit: an open transaction of another producer looks the same."""
 _MARKER_POLL_SECONDS = 0.005
 _RETENTION = ("retention.ms", "retention.bytes")
@@ -192,7 +192,7 @@ class Topics:
     def end_after_commit(self, name: str) -> Vector:
         """Return the high watermark of each partition, past the markers of transactions that were committed before.
 
-        The broker acknowledges a commit before it writes the markers. Waits for them for a tenth of a second at most.
+        The broker acknowledges a commit before it writes the markers. Waits for them for half a second at most.
         """
         committed = self.latest(name)
         deadline = time.monotonic() + _MARKER_SECONDS
