@@ -345,12 +345,14 @@ _SPAN_UNITS: Final = {"h": 3600 * NANOSECONDS, "m": 60 * NANOSECONDS, "s": NANOS
 
 
 # Well inside the years 1 to 9999, the range of CEL timestamps.
+_MOMENT_LENGTH: Final = len("2026-01-31T12:00:00.123456789+01:00")
 FIRST_MOMENT, LAST_MOMENT = -62_000_000_000 * NANOSECONDS, 253_000_000_000 * NANOSECONDS
 
 
 def moment_of(text: Any) -> int | None:
     """Return a timestamp in nanoseconds since 1970; None unless the library certainly reads the same moment."""
-    return _moment(text) if type(text) is str else None
+    # Longer texts are no such timestamps, and a few thousand long ones would fill the memory.
+    return _moment(text) if type(text) is str and len(text) <= _MOMENT_LENGTH else None
 
 
 @lru_cache(maxsize=4_096)

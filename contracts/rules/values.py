@@ -37,6 +37,8 @@ _TEXT: Final = re.compile(
 )
 _MAX_DIGITS: Final = 100
 """Longer counts are all read as the first number with more digits, because int() is slow for many."""
+_MAX_CACHED: Final = 100
+"""Characters of a text that is kept with its duration; a few thousand records with long ones would fill the memory."""
 _REFERENCES: Final = ((1696, 9), (1697, 2), (1903, 3), (1903, 7))
 _AVRO: Final = struct.Struct("<III")
 _DAY: Final = 86_400 * NANOSECONDS
@@ -67,12 +69,15 @@ class Duration:
         return other <= self
 
 
-@lru_cache(maxsize=4_096)
 def read_duration(text: str) -> Duration | None:
     """Return the duration that a text stands for; None for any other text.
 
     A count of more than 100 digits is read as 10^100, and a fraction is cut after 100.
     """
+    return _usual_duration(text) if len(text) <= _MAX_CACHED else _read_duration(text)
+
+
+def _read_duration(text: str) -> Duration | None:
     match = _TEXT.fullmatch(text)
     if match is None:
         return None
@@ -80,6 +85,9 @@ def read_duration(text: str) -> Duration | None:
     weeks, years, months, days, hours, minutes, seconds = map(_count, counts)
     rest = (hours * 3600 + minutes * 60 + seconds) * NANOSECONDS + nanoseconds_of_fraction(fraction)
     return _duration(years * 12 + months, weeks * 7 + days, rest)
+
+
+_usual_duration = lru_cache(maxsize=4_096)(_read_duration)
 
 
 def _count(digits: str | None) -> int:
