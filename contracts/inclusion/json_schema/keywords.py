@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from fractions import Fraction
 from functools import reduce
 from typing import Final
 
@@ -238,17 +237,9 @@ def _bound(compiler: Compiler, spot: CompilerPosition, keyword: str) -> Node:
     is_lower = keyword.lower().endswith("minimum")
     beside = spot.schema.get(f"exclusive{keyword.capitalize()}")
     is_exclusive = keyword.startswith("exclusive") or (compiler.dialect is Dialect.DRAFT4 and beside is True)
-    precision = _precision(place.value, limit)
+    precision = Precision.EXACT if abs(limit) <= MAX_EXACT else Precision.UNKNOWN
     number = compiler.number("bound", is_lower, limit, is_exclusive, precision)
     return Bound(number, place, is_lower, limit, is_exclusive, precision)
-
-
-def _precision(written: float, limit: Fraction) -> Precision:
-    if limit.denominator != 1:
-        return Precision.EXACT
-    if not isinstance(written, int):
-        return Precision.DOUBLE
-    return Precision.EXACT if abs(limit) <= MAX_EXACT else Precision.UNKNOWN
 
 
 def _multiple_of(compiler: Compiler, spot: CompilerPosition, keyword: str) -> Node:
@@ -256,8 +247,8 @@ def _multiple_of(compiler: Compiler, spot: CompilerPosition, keyword: str) -> No
     step = exact(place.value) if isinstance(place.value, int | float) else None
     if step is None:
         return compiler.opaque(spot, keyword, NUMBER)
-    by_double = Precision.DOUBLE if isinstance(place.value, int) else Precision.UNKNOWN
-    precision = by_double if step.denominator == 1 else Precision.EXACT
+    is_exact = isinstance(place.value, int) or step.denominator != 1
+    precision = Precision.EXACT if is_exact else Precision.UNKNOWN
     return MultipleOf(compiler.number("multiple", step, precision), place, step, precision)
 
 

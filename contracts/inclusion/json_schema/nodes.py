@@ -41,11 +41,9 @@ class Precision(StrEnum):
     """How the judge compares a number with a bound, for numbers beyond doubles and 64-bit integers."""
 
     EXACT = "exact"
-    """Exactly: bounds written with a fraction, and integers up to 2^53."""
-    DOUBLE = "double"
-    """By the nearest double: integer bounds written with a decimal point or an exponent."""
+    """Exactly: bounds up to 2^53, however they are written."""
     UNKNOWN = "unknown"
-    """Either way: integers beyond 2^53."""
+    """Exactly or by the nearest double: larger bounds."""
 
 
 class Interner:
@@ -163,8 +161,7 @@ class Bound(Node):
 class MultipleOf(Node):
     """The number is an integer times `step`, which is positive.
 
-    If the step is an integer, the judge also accepts a fraction whose nearest double is a multiple. So `precision` is
-    DOUBLE for steps written as integers, and UNKNOWN for steps such as 2.0.
+    `precision` is UNKNOWN for steps such as 2.0, else EXACT.
     """
 
     step: Fraction

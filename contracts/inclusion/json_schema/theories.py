@@ -99,12 +99,8 @@ class NumberFacts:
     is_integer: bool
     exact: NumberRange = field(default_factory=NumberRange)
     """The range of the number."""
-    rounded: NumberRange = field(default_factory=NumberRange)
-    """The range of the double that the judge compares instead of the number, if it does."""
     step: Fraction | None = None
     """The number is a multiple of this; None for no such constraint."""
-    rounded_step: Fraction | None = None
-    """The double nearest to a number with a fraction is a multiple of this; None for no such constraint."""
 
     def __post_init__(self) -> None:
         if self.is_integer:
@@ -124,20 +120,16 @@ class NumberFacts:
             self.exact.take(bound, is_kept=is_kept)
             return
         self.exact.take(bound, is_kept=is_kept, slack=margin(bound.limit))
-        if bound.precision is Precision.DOUBLE:
-            self.rounded.take(bound, is_kept=is_kept)
 
     def _keep_step(self, leaf: MultipleOf) -> None:
-        if leaf.precision is Precision.DOUBLE and not self.is_integer:
-            self.rounded_step = _common_multiple(self.rounded_step, leaf.step)
-        elif leaf.precision is Precision.EXACT or self.is_integer:
+        if leaf.precision is Precision.EXACT or self.is_integer:
             self.step = _common_multiple(self.step, leaf.step)
 
     @property
     def is_empty(self) -> bool:
         """Return whether it is certain that there is no such number."""
         exact = self.exact
-        if exact.is_empty or self.rounded.is_empty or self._is_between_steps():
+        if exact.is_empty or self._is_between_steps():
             return True
         if len(exact.ends) == 2 and exact.ends[0] == exact.ends[1]:
             return self._excludes(exact.ends[0])
@@ -153,12 +145,7 @@ class NumberFacts:
         if self.step is not None and self.step.denominator == 1 and not self.is_integer:
             return True
         broken = [leaf for leaf in self.broken if isinstance(leaf, MultipleOf)]
-        return any(
-            # The nearest double of a number proves nothing about a step that is compared exactly.
-            step is not None and (step / leaf.step).denominator == 1
-            for leaf in broken
-            for step in (self.step, self.rounded_step if leaf.precision is Precision.DOUBLE else None)
-        )
+        return any(self.step is not None and (self.step / leaf.step).denominator == 1 for leaf in broken)
 
     def _excludes(self, number: Fraction) -> bool:
         if (number.denominator == 1) != self.is_integer:
