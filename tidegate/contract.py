@@ -145,11 +145,11 @@ class Contract:
                 "`pyarrow.Table.from_pylist(records)` with `judge_table`"
             )
         if record is None or isinstance(record, bytes):
-            return self._plan.explain(record)
+            return self._plan.explain(record, typed=True)
         self._require_json()
         # A lone surrogate has no UTF-8 encoding, so the judge refuses these bytes.
         text = record.encode(errors="surrogatepass") if isinstance(record, str) else _written(record)
-        return self._plain.explain(text)
+        return self._plain.explain(text, typed=True)
 
     def judge_table(self, table: pa.Table) -> pa.Table:
         """Return the table with an additional last column `verdict` (VERDICT_TYPE).
@@ -216,8 +216,8 @@ class Contract:
     def _verdicts(self, table: pa.Table | pa.RecordBatch) -> Iterator[dict[str, Any]]:
         self._require_json()
         values = json_rows(table, self._may_be_absent)
-        judged = self._plain.judge(values)
-        for verdict in self._plain.explain_each(values, failed=judged.field("failed")):
+        judged = self._plain.judge_typed(values)
+        for verdict in self._plain.explain_each(values, typed=True, failed=judged.field("failed")):
             yield {
                 "accepted": verdict.is_accepted,
                 "disposition": verdict.disposition.name.lower(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,8 @@ from tidegate.contracts.verdict import Disposition, Severity, Stage, Verdict, Vi
 
 Positions = npt.NDArray[np.int64]
 T = TypeVar("T")
+COLUMN_SINKS: Final = "stage column: tables, and topics if the contract has expectations"
+"""The sinks of a stream whose records are judged by columns."""
 _INDEX = re.compile(r"/[0-9]+(?=/|$)")
 
 
@@ -49,7 +51,7 @@ class Records:
 
 
 class Version:
-    """A contract version that judges records.
+    """A contract version that judges records, also by its columns.
 
     `schemas` are the writer schemas of a registry; `writers` returns those of the files that are read, or None.
     """
@@ -69,7 +71,7 @@ class Version:
         """Return for each record whether it is refused. Raises Unavailable for a writer schema that cannot be looked up."""
 
         def judge(plan: EnforcementPlan) -> pa.StructArray:
-            return plan.judge(records.values, records.moments, self._headers(plan, records))
+            return plan.judge_typed(records.values, records.moments, self._headers(plan, records))
 
         dispositions = self._with_schemas(judge).field("disposition").to_numpy(zero_copy_only=False)
         found: npt.NDArray[np.bool_] = dispositions > int(Disposition.ALERTED)
@@ -79,7 +81,8 @@ class Version:
         """Return the verdicts with their violations. Raises Unavailable as `refused` does."""
 
         def explain(plan: EnforcementPlan) -> list[Verdict]:
-            return list(plan.explain_each(records.values, records.moments, self._headers(plan, records)))
+            headers = self._headers(plan, records)
+            return list(plan.explain_each(records.values, records.moments, headers, typed=True))
 
         return self._with_schemas(explain)
 
@@ -191,6 +194,11 @@ class BacktestReport:
     def newly_refused_share(self) -> float:
         """Return the share of records, 0 to 1, that only the candidate refuses."""
         return self.backtest.newly_refused.records.count / max(self.backtest.records, 1)
+
+    @property
+    def has_column_causes(self) -> bool:
+        """Return whether columns changed a verdict."""
+        return any(each.stage == Stage.COLUMN for each in (*self.newly_refused, *self.newly_passing))
 
     @property
     def failed(self) -> bool:

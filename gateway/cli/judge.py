@@ -19,13 +19,15 @@ from tidegate.contracts.formats.writers import WriterSchemas
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 from tidegate.contracts.lint.lint import lint
 from tidegate.contracts.registry_client.subject_schemas import SubjectSchemas
+from tidegate.contracts.verdict import Stage
+from tidegate.gateway.checks.backtest import COLUMN_SINKS
 from tidegate.gateway.cli.judge_spark import SparkRequest, judge_on_spark
 from tidegate.gateway.cli.judge_summary import SecondOpinion, print_summary
 from tidegate.gateway.cli.judged_files import JudgedFiles
 from tidegate.gateway.cli.judgement import JudgedBlock, Judgement
 from tidegate.gateway.cli.options import AllowEmpty, ContractFile, Nulls
 from tidegate.gateway.cli.reading import reading
-from tidegate.gateway.cli.terminal import err
+from tidegate.gateway.cli.terminal import err, out
 from tidegate.gateway.cli.workers import Spark, SparkMaster, hint_at_spark, require_spark
 from tidegate.gateway.client.registry import RegistryClient
 from tidegate.gateway.exits import ExitCode
@@ -107,7 +109,8 @@ def file_format(form: str | None) -> FileFormat | None:
 
 _HELP: Final = """\
 Prints for each refused record the violations, and the values that would
-pass. Values of classified fields are never printed, also not as JSON.
+pass. A value that does not fit its column is one. The job judges columns for
+tables, and for topics if the contract has expectations. Values of classified fields are never printed, also not as JSON.
 
 Reads JSON Lines, JSON arrays, CSV, Parquet and Avro containers, also with
 gzip or zstd, folders and patterns of such files, tables of Delta and
@@ -140,7 +143,7 @@ each executor has under the same path. --accepted and --refused are then
 folders, with _SUCCESS in them once they are whole.
 
 --reference also validates JSON records without frames by python-jsonschema,
-and compares the verdicts on the schema. A difference is a finding; patterns
+and compares the verdicts on the schema, without rules and columns. A difference is a finding; patterns
 and formats may differ for a reason (docs/explanation/verdicts.md).
 
 Examples:
@@ -207,6 +210,8 @@ def judge(  # noqa: PLR0913 - one parameter for each option
             files.write_report(document, title, judgement)
     if output_format == "text":
         print_summary(document, judgement.tally)
+        if any(stage is Stage.COLUMN for stage, _, _ in judgement.tally.codes):
+            out.print(f"\n  {COLUMN_SINKS}")
         if second is not None:
             second.print(data_of.place)
     is_empty = not judgement.tally.records and not judgement.tally.unreadable

@@ -29,11 +29,11 @@ class JudgedBlock:
 
     @classmethod
     def of(cls, plan: EnforcementPlan, block: RecordBlock, place_of: Callable[[int], str]) -> Self:
-        """Judge records. Raises Unavailable if a record names a schema that the plan does not have."""
+        """Judge records, also by their columns. Raises Unavailable if a record names a schema that the plan does not have."""
         headers = None if plan.writers is None else pa.array(block.headers, pa.binary())
         values = pa.array(block.values, pa.large_binary())
-        judged = plan.judge(values, headers=headers)
-        verdicts = list(plan.explain_each(values, headers=headers, failed=judged.field("failed")))
+        judged = plan.judge_typed(values, headers=headers)
+        verdicts = list(plan.explain_each(values, headers=headers, typed=True, failed=judged.field("failed")))
         return cls(plan, Explainer.of(plan), block, verdicts, place_of)
 
     def place(self, index: int) -> str:

@@ -86,8 +86,8 @@ class JudgeService:
         if plan.contract.framing != "confluent-header":  # posted records have no headers
             plan = with_writers(plan, self._subjects)
         given = pa.array(values, type=pa.large_binary())
-        judged = plan.judge(given)
-        verdicts = tuple(plan.explain_each(given, failed=judged.field("failed")))
+        judged = plan.judge_typed(given)
+        verdicts = tuple(plan.explain_each(given, typed=True, failed=judged.field("failed")))
         explainer = Explainer.of(plan)
         explanations = (
             explainer.explain(value, verdict.violations)

@@ -391,3 +391,15 @@ def test_a_dictionary_gets_the_verdict_of_its_json() -> None:
     assert not contract.judge({"at": datetime(2026, 1, 1, tzinfo=UTC)}).violations
     with pytest.raises(SettingsError, match="cannot be written as JSON"):
         contract.judge({"age": b"7"})
+
+
+def test_a_value_that_does_not_fit_its_column_is_refused_as_in_the_job() -> None:
+    contract = tidegate.Contract.parse(
+        CONTRACT.partition("  definition:")[0]
+        + "  definition: {type: object, properties: {x: {type: number}}}\n"
+        + "columns: [{name: x, from: /x, type: int}]\n"
+    )
+    judged = contract.judge_table(pa.table({"x": [1.5, 1.0]})).column("verdict").to_pylist()
+    for record in ({"x": 1.5}, '{"x": 1.5}', b'{"x": 1.5}'):
+        assert [(each.stage, each.code) for each in contract.judge(record).violations] == [("column", "x")]
+    assert (codes(judged), [each["accepted"] for each in judged]) == ([["x"], []], [False, True])

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 
 from tidegate.contracts.words import seen
-from tidegate.gateway.checks.backtest import BacktestReport, ChangeCause
+from tidegate.gateway.checks.backtest import COLUMN_SINKS, BacktestReport, ChangeCause
 from tidegate.gateway.checks.formats.github import cell
 from tidegate.gateway.checks.formats.json_report import json_text
 
@@ -68,6 +68,8 @@ def _lines(report: BacktestReport) -> Iterator[str]:
     yield f"  newly passing  {found.newly_passing.records.count:>8,}"
     yield from _rows(report.newly_passing)
     yield f"  refused        {found.refused_by_candidate:>8,}  before: {found.refused_by_base:,}"
+    if report.has_column_causes:
+        yield f"  {COLUMN_SINKS}"
     if report.is_empty:
         yield ""
         yield f"failed: no record was judged; {_NO_RECORD}"
@@ -103,3 +105,5 @@ def _markdown(report: BacktestReport) -> Iterator[str]:
             yield f"| {cell(each.code)} ({each.stage}) | {cell(each.pointer)} | {each.records:,} | {cell(each.first)} |\n"
         if len(rows) > _MOST_ROWS:
             yield f"\n{len(rows) - _MOST_ROWS:,} more are in `--format json`.\n"
+    if report.has_column_causes:
+        yield f"\nJudged by {COLUMN_SINKS}.\n"

@@ -217,7 +217,8 @@ async def posted_values(request: Request, factory: FactoryDep) -> _Values:
                 "Records to judge, byte for byte. As JSON, `value` is judged exactly as it is written in the body "
                 "(spaces, digits and duplicate keys included), `value_base64` holds any bytes, and "
                 "`value_base64: null` is a tombstone. As x-ndjson each line is one record; lines end at LF only, "
-                "and blank lines are records too."
+                "and blank lines are records too. A value that does not fit its column is a violation, as for "
+                "a stream with a table."
             ),
             "content": {
                 "application/json": {"schema": RecordBatch.model_json_schema(), "example": RECORDS},

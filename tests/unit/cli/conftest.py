@@ -53,6 +53,20 @@ rules:
   - {id: not-the-epoch, kind: range, field: /admitted, after: 1900-01-01, on_violation: drop}
 """
 
+WITH_COLUMN = """\
+apiVersion: tidegate/v1
+kind: DataContract
+id: a.b
+version: 1.1.0
+topic: a.b
+schema:
+  type: json-schema
+  definition: {type: object, properties: {x: {type: number}}}
+columns:
+  - {name: x, from: /x, type: int}
+"""
+"""A contract whose schema accepts numbers that its column cannot hold."""
+
 
 @pytest.fixture
 def contract(tmp_path: Path) -> Path:

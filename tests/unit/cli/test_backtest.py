@@ -16,7 +16,7 @@ from deltalake import write_deltalake
 from tests.unit.checks.workplace import Git
 from tidegate.gateway.cli.backtest import Reservoir
 
-from .conftest import CONTRACT, Run
+from .conftest import CONTRACT, WITH_COLUMN, Run
 from .test_judge_framed import NEW, OLD, contract_of
 
 RECORDS: list[dict[str, Any]] = [
@@ -240,3 +240,22 @@ def test_no_record_is_no_success_unless_it_is_allowed(
     allowed = tidegate(*command, "--allow-empty")
     assert allowed.returncode == 0
     assert words[form] not in allowed.stdout.decode()
+
+
+@pytest.mark.parametrize("report_format", ["text", "markdown"])
+def test_a_narrower_column_newly_refuses_what_it_cannot_hold(
+    tidegate: Run, tmp_path: Path, report_format: str
+) -> None:
+    base, changed, data = tmp_path / "base.yaml", tmp_path / "changed.yaml", tmp_path / "records.jsonl"
+    base.write_text(WITH_COLUMN.replace("version: 1.1.0", "version: 1.0.0").replace("int}", "double}"))
+    changed.write_text(WITH_COLUMN)
+    data.write_text('{"x": 1.5}\n{"x": 1}\n')
+    narrower = ("backtest", changed, "--against", base, "--data", data, "--max-newly-refused", "0")
+    ran = tidegate(*narrower, "--format", report_format)
+    assert (ran.returncode, b"stage column: tables" in ran.stdout) == (1, True)
+    report = found(tidegate(*narrower, "--format", "json"))
+    assert [(each["stage"], each["code"], each["records"]) for each in report["newly_refused_by"]] == [
+        ("column", "x", 1)
+    ]
+    wider = tidegate("backtest", base, "--against", changed, "--data", data, "--format", "json")
+    assert (found(wider)["newly_refused"], found(wider)["newly_passing"]) == (0, 1)

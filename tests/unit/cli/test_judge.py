@@ -17,7 +17,7 @@ from tidegate.gateway.cli.judge_summary import JudgeCounts
 from tidegate.gateway.sources.record_files import line_batches
 from tidegate.gateway.sources.source import Unreadable
 
-from .conftest import CONTRACT, Run
+from .conftest import CONTRACT, WITH_COLUMN, Run
 
 RECORDS = (
     b'{"age": 3, "ward": "icu"}\n'
@@ -275,3 +275,28 @@ def test_the_reference_reads_json_without_frames_only(tidegate: Run, tmp_path: P
     ran = tidegate("judge", path, "--reference", "--records", "sized", stdin=b"")
     assert ran.returncode == 2
     assert b"JSON records without frames only" in ran.stderr
+
+
+def test_a_value_that_does_not_fit_its_column_is_refused_as_in_the_job(tidegate: Run, tmp_path: Path) -> None:
+    path = tmp_path / "columns.yaml"
+    path.write_text(WITH_COLUMN)
+    ran = tidegate("judge", path, "--format=json", stdin=b'{"x": 1.5}\n{"x": 1}\n')
+    first, second = (json.loads(line) for line in ran.stdout.splitlines())
+    assert (ran.returncode, first["disposition"], second["disposition"]) == (1, "quarantined", "accepted")
+    (violation,) = first["violations"]
+    assert (violation["stage"], violation["code"], violation["pointer"]) == ("column", "x", "/x")
+
+
+def test_the_summary_says_which_sinks_judge_columns(tidegate: Run, tmp_path: Path) -> None:
+    path = tmp_path / "columns.yaml"
+    path.write_text(WITH_COLUMN)
+    note = b"stage column: tables, and topics if the contract has expectations"
+    assert note in tidegate("judge", path, stdin=b'{"x": 1.5}\n').stdout
+    assert note not in tidegate("judge", path, stdin=b'{"x": "a"}\n').stdout
+
+
+def test_the_reference_compares_the_schema_and_no_columns(tidegate: Run, tmp_path: Path) -> None:
+    path = tmp_path / "columns.yaml"
+    path.write_text(WITH_COLUMN)
+    ran = tidegate("judge", path, "--reference", stdin=b'{"x": 1.5}\n')
+    assert b"agrees on 1 of 1 records that reach the schema" in ran.stdout

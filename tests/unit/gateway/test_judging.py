@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from tests.deep_schemas import chained, contract_with, nested
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.judge.plan import compile_plan
-from tidegate.contracts.verdict import Disposition
+from tidegate.contracts.verdict import Disposition, Stage
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.registry.judging import PlanCache
 from tidegate.gateway.storage.sql import ContractVersion
@@ -34,7 +34,7 @@ def test_the_verdicts_are_those_of_the_one_judge(factory: Factory, make_contract
     publish(factory, make_contract())
     judgement = factory.judge_service().judge("hospital.admissions", "latest", VALUES)
     plan = compile_plan(DataContract.model_validate_json(make_contract()))
-    assert judgement.verdicts == tuple(plan.explain(value) for value in VALUES)
+    assert judgement.verdicts == tuple(plan.explain(value, typed=True) for value in VALUES)
     assert judgement.version.version == "1.2.0"
     assert judgement.verdicts[0].disposition is Disposition.ACCEPTED
 
@@ -95,3 +95,20 @@ def test_what_is_posted_has_no_headers_and_is_read_with_the_contracts_schema(
     judgement = factory.judge_service().judge("hospital.admissions", "latest", values)
     codes = [[violation.code for violation in verdict.violations] for verdict in judgement.verdicts]
     assert codes == [[], ["age-is-known"]]
+
+
+def test_a_value_that_does_not_fit_its_column_is_refused_as_in_the_job(
+    factory: Factory, make_contract: MakeContract
+) -> None:
+    numbers = {
+        "type": "json-schema",
+        "definition": {"type": "object", "properties": {"x": {"type": "number"}}},
+    }
+    columns = [{"name": "x", "from": "/x", "type": "int"}]
+    publish(factory, make_contract(schema=numbers, columns=columns, rules=[]))
+    judgement = factory.judge_service().judge("hospital.admissions", "latest", (b'{"x": 1.5}', b'{"x": 1}'))
+    first, second = (
+        [(each.stage, each.code) for each in verdict.violations] for verdict in judgement.verdicts
+    )
+    assert (first, second) == ([(Stage.COLUMN, "x")], [])
+    assert judgement.explanations[0][0].sentence
