@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
 from collections.abc import Iterator
@@ -17,7 +18,8 @@ from tidegate.gateway.checks.places import shown_path
 
 SUFFIXES = (".yaml", ".yml", ".json")
 
-_FORMAT = re.compile(rb"""\bapiVersion["']?\s*:\s*["']?([^\s"',}]*)""", re.IGNORECASE)
+_FORMAT = re.compile(rb"""\bapiVersion["']?\s*:\s*(?:[&!]\S*\s+){0,2}["']?([^\s"',}]*)""", re.IGNORECASE)
+"""The value of `apiVersion`; in YAML, an anchor and a tag may stand before it."""
 _KIND = re.compile(rb"""\bkind["']?\s*:\s*["']?DataContract\b""", re.IGNORECASE)
 _FOREIGN = {
     ODCS: re.compile(rb"""\bapiVersion["']?\s*:\s*["']?v?[23]\."""),
@@ -77,6 +79,7 @@ def select(arguments: list[Path]) -> Selection:
                 elif (name := _foreign_format(content)) is not None:
                     foreign[path] = name
         elif argument.exists():
+            _require_regular(argument)
             found = [ContractFile(argument, argument)]
         else:
             missing.append(argument)
@@ -159,10 +162,17 @@ def is_contract(content: bytes) -> bool:
 
     Other formats have another `apiVersion`. Without `apiVersion`, the document counts if its `kind` is DataContract.
     """
+    content = _utf_8(content)
     formats = [match.group(1).lower() for match in _FORMAT.finditer(content)]
     if formats:
-        return any(name.startswith(b"tidegate/") for name in formats)
+        return any(name.startswith((b"tidegate/", b"tidegate\\/")) for name in formats)
     return _KIND.search(content) is not None
+
+
+def _utf_8(content: bytes) -> bytes:
+    """Return a document in UTF-8, also if it begins with the byte order mark of UTF-16, which lint refuses."""
+    is_utf_16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return content.decode("utf-16", "replace").encode(errors="replace") if is_utf_16 else content
 
 
 def read_candidate(file: ContractFile) -> Candidate:
@@ -183,13 +193,22 @@ def read_candidate(file: ContractFile) -> Candidate:
 
 def _mentions_format(path: Path) -> bool:
     try:
-        content = path.read_bytes()
+        content = _utf_8(path.read_bytes())
     except OSError:
         return True  # lint has reported that it cannot be read
     return not content.strip() or any(word in content for word in (b"tidegate", b"DataContract"))
 
 
+def _require_regular(path: Path) -> None:
+    """Raise SettingsError for a pipe or a device: reading it may never end, and it cannot be read again."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise SettingsError(
+            f"{path} is no regular file, but a pipe or a device: write the contract to a file"
+        )
+
+
 def _beginning(path: Path) -> bytes:
+    _require_regular(path)
     try:
         with path.open("rb") as stream:
             return stream.read(MAX_JSON_BYTES)

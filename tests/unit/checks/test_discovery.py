@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from tests.unit.checks.workplace import Write, contract_text
 from tidegate.contracts.errors import SettingsError
-from tidegate.gateway.checks.discovery import is_contract, read_candidate, select
+from tidegate.gateway.checks.discovery import affected_contracts, is_contract, read_candidate, select
 from tidegate.gateway.checks.places import shown_path
 
 
@@ -24,6 +25,13 @@ from tidegate.gateway.checks.places import shown_path
         ("apiVersion: apps/v1\nkind: Deployment\n", False),
         ('{"type": "object", "title": "tidegate/v1"}', False),
         ("", False),
+        ('{"kind": "DataContract", "apiVersion": "tidegate\\/v1"}', True),
+        ("apiVersion: &a tidegate/v1\n", True),
+        ("apiVersion: !!str tidegate/v1\n", True),
+        ("apiVersion: &a !<tag:yaml.org,2002:str> 'tidegate/v1'\n", True),
+        ('{"apiVersion": "apps\\/v1", "kind": "Deployment"}', False),
+        ("apiVersion: !!str apps/v1\nkind: Deployment\n", False),
+        ("apiVersion: &a v3.0.2\nkind: DataContract\n", False),
     ],
 )
 def test_a_document_says_whether_it_is_a_contract(content: str, *, expected: bool) -> None:
@@ -43,6 +51,24 @@ def test_a_folder_gives_its_contracts_and_nothing_else(write: Write) -> None:
         "contracts/b/contract.yaml",
     ]
     assert (selection.folders, selection.missing) == ((Path("contracts"),), ())
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("name", ["c.yaml", "c.yml", "c.json"])
+def test_a_file_in_utf_16_is_taken_and_refused_as_no_utf_8(here: Path, name: str, encoding: str) -> None:
+    (here / name).write_bytes(f"\ufeff{contract_text()}".encode(encoding))
+    (here / "other.json").write_bytes("\ufeff{}".encode(encoding))
+    (file,) = select([Path()]).files
+    (problem,) = read_candidate(file).problems
+    assert (file.path, "not UTF-8" in problem.message) == (Path(name), True)
+
+
+def test_what_is_no_regular_file_is_left_out_of_a_folder_and_refused_by_name(here: Path) -> None:
+    os.mkfifo(here / "pipe.yaml")
+    assert select([Path()]).files == ()
+    for read in (select, affected_contracts):
+        with pytest.raises(SettingsError, match=r"pipe\.yaml is no regular file"):
+            read([Path("pipe.yaml")])
 
 
 def test_a_named_file_is_taken_whatever_it_says(write: Write) -> None:
