@@ -59,7 +59,8 @@ def record_blocks(stream: BinaryIO, form: RecordForm) -> Iterator[RecordBlock]:
     match form:
         case RecordForm.BASE64:
             for lines in line_batches(stream):
-                read = [_decoded(line, number) for number, line in enumerate(lines, first)]
+                # Without a limit, no line is None.
+                read = [_decoded(line or b"", number) for number, line in enumerate(lines, first)]
                 numbers = range(first, first + len(lines))
                 yield RecordBlock([value for value, _ in read], [header for _, header in read], numbers)
                 first += len(lines)
@@ -69,10 +70,11 @@ def record_blocks(stream: BinaryIO, form: RecordForm) -> Iterator[RecordBlock]:
                 first += len(values)
 
 
-def line_batches(stream: BinaryIO, longest: int = sys.maxsize) -> Iterator[list[bytes]]:
+def line_batches(stream: BinaryIO, longest: int = sys.maxsize) -> Iterator[list[bytes | None]]:
     """Yield the lines of a stream, without the LF that ends them. The last line needs no LF.
 
-    A line of more than `longest` bytes (plus at most one read) becomes an empty line, and is not kept in memory.
+    A line of more than `longest` bytes (plus at most one read) becomes None, and is not kept in memory. It is the first
+    of its list.
     """
     parts: list[bytes] = []
     size = 0
@@ -85,14 +87,14 @@ def line_batches(stream: BinaryIO, longest: int = sys.maxsize) -> Iterator[list[
             else:
                 parts.clear()
             continue
-        lines = (b"".join(parts) + head).split(b"\n")
+        lines: list[bytes | None] = [*(b"".join(parts) + head).split(b"\n")]
         if size > longest:
-            lines[0] = b""
+            lines[0] = None
         parts = [rest] if rest else []
         size = len(rest)
         yield lines
     if size:
-        yield [b"".join(parts)]
+        yield [b"".join(parts) if size <= longest else None]
 
 
 def _sized_batches(stream: BinaryIO) -> Iterator[list[bytes | None]]:

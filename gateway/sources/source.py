@@ -17,8 +17,8 @@ BATCH_RECORDS: Final = 4_096
 BATCH_BYTES: Final = 8 << 20
 """A batch ends at this number of records or bytes, whichever comes first."""
 LONGEST_RECORD: Final = 64 << 20
-"""Maximum bytes of a record. A longer line is not kept in memory, and becomes an empty record."""
-
+"""Maximum bytes of a record. A longer line is not kept in memory, and is unreadable."""
+_TOO_LONG: Final = f"is longer than {LONGEST_RECORD:,} bytes"
 
 RAW_RECORDS: Final = pa.schema(
     [("value", pa.large_binary()), ("header", pa.binary()), ("timestamp", pa.timestamp("ms"))]
@@ -107,12 +107,23 @@ def named(noun: str, positions: Sequence[int]) -> str:
     return f"{noun}{'' if len(positions) == 1 else 's'} {numbers}" if positions else "no position is known"
 
 
-def value_chunks(batches: Iterator[list[bytes]], *, at_once: bool = False) -> Iterator[Chunk]:
-    """Yield records in chunks of BATCH_RECORDS or BATCH_BYTES, numbered from 1. With `at_once`, batches are not merged."""
+def value_chunks(batches: Iterator[Sequence[bytes | None]], *, at_once: bool = False) -> Iterator[Chunk]:
+    """Yield records in chunks of BATCH_RECORDS or BATCH_BYTES, numbered from 1. With `at_once`, batches are not merged.
+
+    None is a record that was too long to keep, and the first of its batch; it becomes unreadable.
+    """
     waiting: list[bytes] = []
     size, first = 0, 1
     for values in batches:
-        for value in values:
+        kept = [value for value in values if value is not None]
+        if len(kept) < len(values):
+            if waiting:
+                yield _chunk(waiting, first)
+                first += len(waiting)
+                waiting, size = [], 0
+            yield replace(_chunk([], first), unreadable=(Unreadable(first, _TOO_LONG),))
+            first += 1
+        for value in kept:
             waiting.append(value)
             size += len(value)
             if len(waiting) >= BATCH_RECORDS or size >= BATCH_BYTES:

@@ -14,6 +14,7 @@ from tests.deep_schemas import chained, contract_with, nested
 from tidegate.contracts.explain.account import Explanation
 from tidegate.contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
 from tidegate.gateway.cli.judge_summary import JudgeCounts
+from tidegate.gateway.sources import files, record_files
 from tidegate.gateway.sources.record_files import line_batches
 from tidegate.gateway.sources.source import Unreadable
 
@@ -300,3 +301,23 @@ def test_the_reference_compares_the_schema_and_no_columns(tidegate: Run, tmp_pat
     path.write_text(WITH_COLUMN)
     ran = tidegate("judge", path, "--reference", stdin=b'{"x": 1.5}\n')
     assert b"agrees on 1 of 1 records that reach the schema" in ran.stdout
+
+
+@pytest.mark.parametrize("command", ["judge", "backtest", "infer"])
+def test_a_record_that_is_too_long_is_unreadable(
+    tidegate: Run, contract: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setattr(files, "LONGEST_RECORD", 100)
+    monkeypatch.setattr(record_files, "_BLOCK_BYTES", 50)
+    data = tmp_path / "long.jsonl"
+    data.write_bytes(b'{"age": 1}\n' * 30 + b'{"ward": "%s"}\n' % (b"x" * 1000) + b'{"age": 2}\n' * 30)
+    ran = {
+        "judge": lambda: tidegate("judge", contract, "--data", data),
+        "backtest": lambda: tidegate("backtest", contract, "--against", contract, "--data", data),
+        "infer": lambda: tidegate("infer", data, "--id", "a.b", "--out", tmp_path / "a.yaml"),
+    }[command]()
+    said = (ran.stdout + ran.stderr).decode()
+    assert "line 31" in said
+    assert "empty" not in said
+    if command != "backtest":
+        assert "longer than 67,108,864 bytes" in said

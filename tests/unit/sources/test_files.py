@@ -274,20 +274,40 @@ def test_elements_of_arrays_are_found_whatever_the_blocks(values: list[Any], blo
 
 
 @given(st.lists(st.binary(max_size=30).map(lambda line: line.replace(b"\n", b"x"))), st.integers(1, 9))
-def test_a_line_that_is_too_long_becomes_an_empty_one(lines: list[bytes], step: int) -> None:
+def test_a_line_that_is_too_long_becomes_none(lines: list[bytes], step: int) -> None:
     class Steps(io.BytesIO):
         def read1(self, _size: int | None = -1) -> bytes:
             return self.read(step)
 
     text = b"".join(line + b"\n" for line in lines)
     found = [line for batch in line_batches(Steps(text), 12) for line in batch]
-    assert [line for line in found if line] == [
-        line for line, kept in zip(lines, found, strict=True) if kept and line == kept
-    ]
     assert all(
-        kept == line or (not kept and len(line) + 1 > 12 - step)
+        kept == line or (kept is None and len(line) + 1 > 12 - step)
         for line, kept in zip(lines, found, strict=True)
     )
+
+
+def test_a_last_line_that_is_too_long_becomes_none() -> None:
+    class Steps(io.BytesIO):
+        def read1(self, _size: int | None = -1) -> bytes:
+            return self.read(5)
+
+    assert list(line_batches(Steps(b"a\n" + b"x" * 30), 12)) == [[b"a"], [None]]
+
+
+def test_a_record_that_is_too_long_is_unreadable_at_its_place() -> None:
+    chunks = list(source.value_chunks(iter([[b"1", b"2"], [None, b"4"], [b"5"], [None]])))
+    assert [chunk.batch.column(0).to_pylist() for chunk in chunks if len(chunk.positions)] == [
+        [b"1", b"2"],
+        [b"4", b"5"],
+    ]
+    assert np.concatenate([chunk.positions for chunk in chunks]).tolist() == [1, 2, 4, 5]
+    unreadable = [each for chunk in chunks for each in chunk.unreadable]
+    assert [(each.position, each.reason) for each in unreadable] == [
+        (3, "is longer than 67,108,864 bytes"),
+        (6, "is longer than 67,108,864 bytes"),
+    ]
+    assert [chunk.last for chunk in chunks] == [2, 3, 5, 6]
 
 
 def test_batches_are_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
