@@ -161,7 +161,10 @@ MAX_OTHERS: Final = 8
 """Maximum rules that are tried as a replacement of one rule, each alone and all together."""
 MAX_STEPS: Final = 200_000
 """Maximum questions in all proofs of one direction, so that comparisons of long expressions end as undetermined."""
-_EXPRESSIONS_KEPT: Final = 256
+MAX_READ: Final = 1_000
+"""Maximum rules of a contract that are parsed as replacements of one rule."""
+_EXPRESSIONS_KEPT: Final = 2 * MAX_READ
+"""Parsed expressions that are kept: each rule is compared with all others, so a smaller cache would never hit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +254,7 @@ def _refuses_as_much(rule: Cel, others: list[Cel], members: Members, budget: Bud
     if wanted is None:
         return False
     near = [each for each in others if each.field == rule.field and not _lets_more_nulls_pass(each, rule)]
-    read = [each for other in near if (each := _read(other)) is not None]
+    read = [each for other in near[:MAX_READ] if (each := _read(other)) is not None]
     known = [each for each in read if each.terms & wanted.terms][:MAX_OTHERS]
     tried = [[each] for each in known] + ([known] if len(known) > 1 else [])
     pairs = product((_nothing, members), tried)

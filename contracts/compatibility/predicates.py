@@ -22,7 +22,7 @@ from tidegate.contracts.document.fields import FieldType, SchemaFields, tokens
 from tidegate.contracts.document.rule_model import AMOUNT_BOUNDS, BaseRule, Now
 from tidegate.contracts.document.terms import Scalar
 from tidegate.contracts.inclusion.intervals import Cut, Intervals
-from tidegate.contracts.inclusion.json_schema.regular import Question, answer
+from tidegate.contracts.inclusion.json_schema.regular import Question, Searched, searched
 from tidegate.contracts.rules.clock import offset_of_now
 from tidegate.contracts.rules.kinds.registry import refused_set
 from tidegate.contracts.rules.places import Path, array_of
@@ -50,7 +50,11 @@ from tidegate.contracts.rules.values import (
 
 MAX_SEARCHES: Final = 200
 """Maximum searches through pattern automata in one comparison."""
-_left: Final[ContextVar[list[int]]] = ContextVar("left", default=[MAX_SEARCHES])  # noqa: B039 - replaced for each comparison
+MAX_MOVES_TOGETHER: Final = 200_000
+"""Maximum transitions of all these searches; those of large patterns take 10,000 each, at 10 µs a transition."""
+
+_LIMITS: Final = (MAX_SEARCHES, MAX_MOVES_TOGETHER)
+_left: Final[ContextVar[list[int]]] = ContextVar("left", default=[*_LIMITS])  # noqa: B039 - replaced for each comparison
 _UNSURE: Final = re.compile(r"\\[^dwDW.\\/\-+*?()\[\]{}|^$]|\(\?|\[\[:|\[\^?\]|\{,")
 _PARTS: Final = re.compile(r"(\\.|\[(?:\\.|[^\\\]])*\])|\.", re.DOTALL)
 """Escapes and classes, which stay as they are, and `.` outside of them."""
@@ -67,8 +71,8 @@ def ecma_pattern(pattern: str) -> str | None:
 
 @contextmanager
 def bounded_searches() -> Iterator[None]:
-    """Limit the searches through automata of patterns to MAX_SEARCHES; further ones find nothing."""
-    token = _left.set([MAX_SEARCHES])
+    """Limit the searches through automata of patterns, and their transitions together; further ones find nothing."""
+    token = _left.set([*_LIMITS])
     try:
         yield
     finally:
@@ -77,12 +81,12 @@ def bounded_searches() -> Iterator[None]:
 
 def first_text(inside: tuple[str, ...], outside: tuple[str, ...] = ()) -> str | None:
     """Return a shortest string that matches all `inside` and no `outside` patterns; None if none was found."""
-    return _answer(inside, outside)[0] if _may_search() else None
+    return _search(inside, outside)[0]
 
 
 def includes_pattern(wide: str, narrow: str) -> bool:
     """Return whether every string that matches `narrow` is proven to match `wide`."""
-    return wide == narrow or (_may_search() and _answer((narrow,), (wide,)) == (None, True))
+    return wide == narrow or _search((narrow,), (wide,)) == (None, True)
 
 
 def matches(pattern: str, text: str) -> bool:
@@ -90,24 +94,27 @@ def matches(pattern: str, text: str) -> bool:
     return _compiled(pattern).search(text) is not None
 
 
-def _may_search() -> bool:
-    """Count a search and return whether the limit allows it.
+def _search(inside: tuple[str, ...], outside: tuple[str, ...]) -> tuple[str | None, bool]:
+    """Return a matching string or None, and whether the answer is certain; without a search beyond the limits.
 
     Cached searches count too, so that the result of a comparison does not depend on the cache.
     """
     left = _left.get()
     left[0] -= 1
-    return left[0] >= 0
+    if left[0] < 0 or left[1] <= 0:
+        return None, False
+    found = _answer(inside, outside)
+    left[1] -= found.moves
+    return found.text, found.is_certain
 
 
 @lru_cache(maxsize=1024)
-def _answer(inside: tuple[str, ...], outside: tuple[str, ...]) -> tuple[str | None, bool]:
-    """Return a matching string or None, and whether the answer is certain."""
+def _answer(inside: tuple[str, ...], outside: tuple[str, ...]) -> Searched:
     written = [ecma_pattern(each) for each in (*inside, *outside)]
     known = tuple(each for each in written if each is not None)
     if len(known) < len(written):
-        return None, False
-    return answer(Question(known[: len(inside)], known[len(inside) :]))
+        return Searched(None, False, 0)
+    return searched(Question(known[: len(inside)], known[len(inside) :]))
 
 
 @lru_cache(maxsize=256)

@@ -185,6 +185,27 @@ def answer(question: Question) -> tuple[str | None, bool]:
         return None, False
 
 
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """A shortest string of a question (None if none was found), whether that is certain, and the transitions taken."""
+
+    text: str | None
+    is_certain: bool
+    moves: int
+
+
+def searched(question: Question) -> Searched:
+    """Answer a question as `answer` does, without a cache, and count the work."""
+    try:
+        search = _Search(question)
+    except TooLargeError:
+        return Searched(None, False, 0)
+    try:
+        return Searched(next(search.strings(), None), True, search.moves)
+    except TooLargeError:
+        return Searched(None, False, search.moves)
+
+
 def strings(question: Question) -> Iterator[str]:
     """Yield strings of a question, shorter ones first, at most one for each state. Raises TooLargeError."""
     return _Search(question).strings()
@@ -204,6 +225,7 @@ class _Search:
             ord(character) + more for text in question.excluded for character in text for more in (0, 1)
         }
         self._alphabet = _representatives(borders)
+        self.moves = 0
         # All longer texts are alike with respect to the limits on the length.
         self._enough = question.least if question.most is None else question.most + 1
 
@@ -212,7 +234,6 @@ class _Search:
         start = tuple(each.start for each in everyone)
         queue: deque[tuple[str, tuple[States, ...]]] = deque([("", start)])
         seen = {self._memory("", start)}
-        moves = 0
         while queue:
             text, states = queue.popleft()
             if self._answers(text, states):
@@ -220,8 +241,8 @@ class _Search:
             if self._question.most is not None and len(text) >= self._question.most:
                 continue
             for character in self._alphabet:
-                moves += 1
-                if moves > MAX_MOVES:
+                self.moves += 1
+                if self.moves > MAX_MOVES:
                     raise TooLargeError
                 after = tuple(each.step(at, character) for each, at in zip(everyone, states, strict=True))
                 longer = text + chr(character)

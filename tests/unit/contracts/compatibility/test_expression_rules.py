@@ -8,10 +8,14 @@ from typing import Any
 import pytest
 
 from tests import documents
+from tidegate.contracts.compatibility import expressions
 from tidegate.contracts.compatibility.compare import compare
+from tidegate.contracts.compatibility.expressions import MAX_STEPS, refuses_as_much
 from tidegate.contracts.compatibility.finding import Direction, FindingSeverity
 from tidegate.contracts.document.model import Compatibility
+from tidegate.contracts.document.rule_model import Cel
 from tidegate.contracts.inclusion.answer import Outcome
+from tidegate.contracts.inclusion.json_schema.prover import Budget
 
 from .conftest import CEL, QUOTIENT, Rule, compared, separates
 
@@ -220,3 +224,15 @@ def test_an_expression_that_reads_other_values_of_avro_is_not_the_same(
         if each.code == "rule.tightened"
     ]
     assert [each.outcome is not Outcome.PROVEN for each in found] == ([] if is_same else [True])
+
+
+def test_each_expression_of_many_rules_is_parsed_once() -> None:
+    def rules(more: int) -> list[Cel]:
+        exprs = [f"this.n{n} * this.m{n} + {n + more} > this.k{n}" for n in range(300)]
+        return [Cel(id=f"r{n}", kind="cel", expr=expr) for n, expr in enumerate(exprs)]
+
+    others, parsed = rules(1_000), expressions._read.cache_info().misses
+    budget = Budget(MAX_STEPS)
+    assert not any(refuses_as_much(rule, others, lambda _: None, budget) for rule in rules(2_000))
+    assert budget.left > 0
+    assert expressions._read.cache_info().misses - parsed <= 600

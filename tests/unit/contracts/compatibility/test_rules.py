@@ -10,9 +10,11 @@ import pytest
 from tests import documents
 from tidegate.contracts.compatibility.compare import compare
 from tidegate.contracts.compatibility.finding import Direction, FindingSeverity
+from tidegate.contracts.compatibility.predicates import MAX_MOVES_TOGETHER, bounded_searches, first_text
 from tidegate.contracts.compatibility.rules import CODES
 from tidegate.contracts.document.model import Compatibility, DataContract
 from tidegate.contracts.inclusion.answer import Outcome
+from tidegate.contracts.inclusion.json_schema.regular import MAX_MOVES, Question, searched
 from tidegate.contracts.judge.plan import compile_plan
 
 from .conftest import CEL, QUOTIENT, Rule, compared, separates
@@ -274,6 +276,16 @@ def test_many_hard_patterns_end_with_the_same_answer_twice(make_contract: Any) -
     first = compare(contract("a"), contract("b"))
     assert first == compare(contract("a"), contract("b"))
     assert not first.is_compatible
+
+
+def test_searches_of_one_comparison_share_a_budget_of_transitions() -> None:
+    pairs = [(f"(a|b)*a(a|b){{8}}{n}", f"(a|b)*b(a|b){{8}}{n}") for n in range(1, 31)]
+    moves = searched(Question(pairs[0][:1], pairs[0][1:])).moves
+    for _ in range(2):  # also with all answers cached
+        with bounded_searches():
+            found = [one for one, other in pairs if first_text((one,), (other,)) is not None]
+        assert found
+        assert len(found) * moves < MAX_MOVES_TOGETHER + MAX_MOVES
 
 
 def test_a_change_at_the_end_of_a_long_list_is_named(make_contract: Any) -> None:
