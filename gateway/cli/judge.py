@@ -110,7 +110,8 @@ def file_format(form: str | None) -> FileFormat | None:
 _HELP: Final = """\
 Prints for each refused record the violations, and the values that would
 pass. A value that does not fit its column is one. The job judges columns for
-tables, and for topics if the contract has expectations. Values of classified fields are never printed, also not as JSON.
+tables, and for topics if the contract has expectations. Values of classified
+fields are never printed, also not as JSON.
 
 Reads JSON Lines, JSON arrays, CSV, Parquet and Avro containers, also with
 gzip or zstd, folders and patterns of such files, tables of Delta and
@@ -143,8 +144,9 @@ each executor has under the same path. --accepted and --refused are then
 folders, with _SUCCESS in them once they are whole.
 
 --reference also validates JSON records without frames by python-jsonschema,
-and compares the verdicts on the schema, without rules and columns. A difference is a finding; patterns
-and formats may differ for a reason (docs/explanation/verdicts.md).
+and compares the verdicts on the schema, without rules and columns. A
+difference is a finding; patterns and formats may differ for a reason
+(docs/explanation/verdicts.md).
 
 Examples:
   tidegate judge contract.yaml --data records.jsonl

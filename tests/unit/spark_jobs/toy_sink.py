@@ -171,6 +171,10 @@ class AdoptableToy:
         WRITTEN[self._stream] = [each for each in WRITTEN.get(self._stream, []) if not _is_taken(taken, each)]
         LEDGERS[self._stream] = new
 
+    def refused_rows(self, ledger: Ledger) -> Positions:  # noqa: ARG002 - the protocol's
+        """No refused record is kept."""
+        return Positions()
+
     def follow_quarantine(self, ledger: Ledger) -> None:
         """No refused record is kept."""
 
