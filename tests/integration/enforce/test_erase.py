@@ -273,6 +273,7 @@ def test_two_erasures_of_one_topic_do_not_bring_back_what_the_other_erases(
     assert beside.reconcile().holds
 
 
+@pytest.mark.full
 def test_an_upserted_table_is_erased_with_the_write_mode_of_its_job(
     make_line: Callable[..., Line], publish: Publish, erasing: Erasing
 ) -> None:

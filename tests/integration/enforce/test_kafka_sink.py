@@ -18,6 +18,7 @@ from tests.integration.enforce.test_archive import Archiving
 from tests.integration.enforce.test_quarantine_table import cut
 from tests.integration.enforce.test_source_changes import PowerCutError, make_anew
 from tests.ledgers import LEDGER
+from tests.marks import full
 from tidegate.contracts.errors import StreamStopped
 from tidegate.contracts.stream.evidence import (
     REPLAY_HEADER,
@@ -150,7 +151,7 @@ def test_an_accepted_topic_that_is_lost_gets_the_records_that_the_source_still_h
     assert line.reconcile().holds
 
 
-@pytest.mark.parametrize("is_restored", [True, False])
+@pytest.mark.parametrize("is_restored", [True, *full(False)])
 def test_replayed_records_do_not_hide_that_the_ledger_is_older_than_the_topic(
     topic_line: Line, is_restored: bool
 ) -> None:
@@ -174,7 +175,7 @@ def test_replayed_records_do_not_hide_that_the_ledger_is_older_than_the_topic(
     assert len(topic_line.accepted()) == 422
 
 
-@pytest.mark.parametrize("compared", [2_000, 1_000])
+@pytest.mark.parametrize("compared", [2_000, *full(1_000)])
 def test_a_ledger_is_compared_with_a_bounded_number_of_records(
     broker: Broker, make_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch, compared: int
 ) -> None:

@@ -42,6 +42,7 @@ def real(text: str, line: Line) -> str:
     return text
 
 
+@pytest.mark.full
 def test_pyiceberg_reads_both_tables(line: Line) -> None:
     (block,) = blocks("python")
     names: dict[str, Any] = {}

@@ -117,6 +117,7 @@ def test_a_request_is_processed_by_the_job_whose_ledger_it_names(
     assert ended["ledger"] == table.ledger().name
 
 
+@pytest.mark.full
 def test_a_command_with_settings_of_another_ledger_processes_no_request(
     table: Line, topic: Line, registry: Registry, tmp_path: Path
 ) -> None:
