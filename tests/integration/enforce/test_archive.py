@@ -386,7 +386,7 @@ def test_records_that_retention_deletes_while_somebody_decides_do_not_stop_the_n
     line.produce(*(row(2 * n) for n in range(6)))
     line.enforce()
     with Archiver.opened(archiving.settings(line), line.contract_id) as found:
-        found.archive("put_away", lambda _: forget(line, line.topic, 0, 4))
+        found.archive("shortened", lambda _: forget(line, line.topic, 0, 4))
     line.enforce()
     assert line.ledger().totals == BatchTotals(written=2)
 
