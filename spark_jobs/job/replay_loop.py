@@ -105,9 +105,8 @@ class ReplayLoop:
         if request is None or begun is None:
             return None
         if request.ledger not in {None, begun[1].name}:
-            self._wait(
-                None
-            )  # heartbeats from before the claim have named no ledger; the next one names another request
+            # Heartbeats from before the claim named no ledger. The answer to the next one names another request.
+            self._wait(None)
             return None
         return request, *begun
 

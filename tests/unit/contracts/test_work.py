@@ -29,6 +29,8 @@ from tidegate.contracts.inclusion.json_schema.prover import Budget
 from tidegate.contracts.judge.plan import compile_plan
 from tidegate.contracts.lint.lint import lint
 from tidegate.contracts.privacy.classes import classes_of
+from tidegate.contracts.rules import values
+from tidegate.contracts.rules.cel import _moment, moment_of
 
 Make = Callable[[int], dict[str, Any]]
 
@@ -408,3 +410,16 @@ def test_what_is_no_schema_in_its_draft_is_left_to_the_validator(schema: dict[st
     check_work(schema)
     with pytest.raises(ContractError, match="not a JSON Schema"):
         JsonSchemaFormat(JsonSchema(type="json-schema", definition=schema))
+
+
+@pytest.mark.parametrize(
+    ("read", "kept"),
+    [(values.read_duration, values._usual_duration), (moment_of, _moment)],
+    ids=["duration", "timestamp"],
+)
+def test_long_texts_are_not_kept(read: Callable[[str], object], kept: Any) -> None:
+    """A producer of texts of a megabyte would fill the memory of every worker."""
+    before = kept.cache_info()
+    read(f"PT{'1' * 100_000}S")
+    read(f"2026-01-01T00:00:00.{'1' * 100_000}Z")
+    assert kept.cache_info() == before

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,7 +15,6 @@ from tidegate.contracts.document.model import Compatibility, DataContract
 from tidegate.contracts.document.times import instant_key
 from tidegate.contracts.errors import ContractError
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
-from tidegate.contracts.rules import cel, values
 from tidegate.contracts.rules.clock import Moments, date_of, offset_of_now, span_of
 from tidegate.contracts.rules.values import duration_bytes_key, read_duration
 from tidegate.contracts.verdict import Disposition
@@ -523,16 +521,3 @@ class TestDateOrDateTime:
         old, new = (contract_of(rule, schema=schema) for rule in (three, outer))
         assert not compare(old, new, level=Compatibility.BACKWARD).is_compatible
         assert compare(old, old, level=Compatibility.FULL).is_compatible
-
-
-@pytest.mark.parametrize(
-    ("read", "kept"),
-    [(values.read_duration, values._usual_duration), (cel.moment_of, cel._moment)],
-    ids=["duration", "timestamp"],
-)
-def test_long_texts_are_not_kept(read: Callable[[str], object], kept: Any) -> None:
-    """A producer of texts of a megabyte would fill the memory of every worker."""
-    before = kept.cache_info()
-    read(f"PT{'1' * 100_000}S")
-    read(f"2026-01-01T00:00:00.{'1' * 100_000}Z")
-    assert kept.cache_info() == before
