@@ -23,8 +23,8 @@ from tidegate.contracts.verdict import Disposition, Severity, Stage, Verdict, Vi
 
 Positions = npt.NDArray[np.int64]
 T = TypeVar("T")
-COLUMN_SINKS: Final = "stage column: tables, and topics if the contract has expectations"
-"""The sinks of a stream whose records are judged by columns."""
+COLUMNS_NOTE: Final = "The job judges columns for tables, and for topics if the contract has expectations."
+"""Printed where columns have refused records: a stream into a topic may write these."""
 _INDEX = re.compile(r"/[0-9]+(?=/|$)")
 
 

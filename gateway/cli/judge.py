@@ -20,7 +20,7 @@ from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 from tidegate.contracts.lint.lint import lint
 from tidegate.contracts.registry_client.subject_schemas import SubjectSchemas
 from tidegate.contracts.verdict import Stage
-from tidegate.gateway.checks.backtest import COLUMN_SINKS
+from tidegate.gateway.checks.backtest import COLUMNS_NOTE
 from tidegate.gateway.cli.judge_spark import SparkRequest, judge_on_spark
 from tidegate.gateway.cli.judge_summary import SecondOpinion, print_summary
 from tidegate.gateway.cli.judged_files import JudgedFiles
@@ -213,7 +213,7 @@ def judge(  # noqa: PLR0913 - one parameter for each option
     if output_format == "text":
         print_summary(document, judgement.tally)
         if any(stage is Stage.COLUMN for stage, _, _ in judgement.tally.codes):
-            out.print(f"\n  {COLUMN_SINKS}")
+            out.print(f"\n  {COLUMNS_NOTE}")
         if second is not None:
             second.print(data_of.place)
     is_empty = not judgement.tally.records and not judgement.tally.unreadable

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 
 from tidegate.contracts.words import seen
-from tidegate.gateway.checks.backtest import COLUMN_SINKS, BacktestReport, ChangeCause
+from tidegate.gateway.checks.backtest import COLUMNS_NOTE, BacktestReport, ChangeCause
 from tidegate.gateway.checks.formats.github import cell
 from tidegate.gateway.checks.formats.json_report import json_text
 
@@ -69,7 +69,7 @@ def _lines(report: BacktestReport) -> Iterator[str]:
     yield from _rows(report.newly_passing)
     yield f"  refused        {found.refused_by_candidate:>8,}  before: {found.refused_by_base:,}"
     if report.has_column_causes:
-        yield f"  {COLUMN_SINKS}"
+        yield f"  {COLUMNS_NOTE}"
     if report.is_empty:
         yield ""
         yield f"failed: no record was judged; {_NO_RECORD}"
@@ -106,4 +106,4 @@ def _markdown(report: BacktestReport) -> Iterator[str]:
         if len(rows) > _MOST_ROWS:
             yield f"\n{len(rows) - _MOST_ROWS:,} more are in `--format json`.\n"
     if report.has_column_causes:
-        yield f"\nJudged by {COLUMN_SINKS}.\n"
+        yield f"\n{COLUMNS_NOTE}\n"

@@ -252,7 +252,7 @@ def test_a_narrower_column_newly_refuses_what_it_cannot_hold(
     data.write_text('{"x": 1.5}\n{"x": 1}\n')
     narrower = ("backtest", changed, "--against", base, "--data", data, "--max-newly-refused", "0")
     ran = tidegate(*narrower, "--format", report_format)
-    assert (ran.returncode, b"stage column: tables" in ran.stdout) == (1, True)
+    assert (ran.returncode, b"The job judges columns for tables" in ran.stdout) == (1, True)
     report = found(tidegate(*narrower, "--format", "json"))
     assert [(each["stage"], each["code"], each["records"]) for each in report["newly_refused_by"]] == [
         ("column", "x", 1)

@@ -291,7 +291,7 @@ def test_a_value_that_does_not_fit_its_column_is_refused_as_in_the_job(tidegate:
 def test_the_summary_says_which_sinks_judge_columns(tidegate: Run, tmp_path: Path) -> None:
     path = tmp_path / "columns.yaml"
     path.write_text(WITH_COLUMN)
-    note = b"stage column: tables, and topics if the contract has expectations"
+    note = b"The job judges columns for tables, and for topics if the contract has expectations"
     assert note in tidegate("judge", path, stdin=b'{"x": 1.5}\n').stdout
     assert note not in tidegate("judge", path, stdin=b'{"x": "a"}\n').stdout
 
