@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cache
 from importlib.metadata import version
 
 import structlog
-from fastapi import Depends, FastAPI
+from fastapi import APIRouter, Depends, FastAPI
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidegate.contracts.errors import TidegateError
@@ -142,7 +144,8 @@ def create_app(factory: Factory) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_tags=_TAGS,
-        dependencies=[Depends(permit)],
+        routes=_routes(),
+        dependencies=_GATE,  # for routes that a caller adds; those of _routes() have it
     )
     app.state.factory = factory
     app.add_middleware(ConfluentMiddleware, factory=factory)  # added first, so it runs after the guard
@@ -151,8 +154,6 @@ def create_app(factory: Factory) -> FastAPI:
     app.add_middleware(SecurityHeaders)
     if provider is not None:
         app.add_middleware(RequestSpans, provider=provider)
-    for module in _MODULES:
-        app.include_router(module.router)
     return app
 
 
@@ -182,6 +183,21 @@ _MODULES = (
     contract_routes,
     account_routes,
 )
+
+_GATE = [Depends(permit)]
+
+
+@cache
+def _routes() -> list[BaseRoute]:
+    """Return the routes, which all applications of a process share.
+
+    FastAPI analyses the parameters of a route at the first request, which takes 200 ms for all of them.
+    """
+    router = APIRouter(dependencies=_GATE)
+    for module in _MODULES:
+        router.include_router(module.router)
+    return router.routes
+
 
 _TAGS = [
     {
