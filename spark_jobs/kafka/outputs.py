@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import NoReturn
+from typing import Final, NoReturn, TypeVar, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
@@ -29,7 +29,8 @@ _LOOK_SECONDS = 0.05
 """Duration of one poll. A poll takes this long even at the end of the data; a start waits for two or three."""
 _STALL_SECONDS = 90.0
 """Maximum wait for the next record: an open transaction of another producer ends by then (timeout of 60 s)."""
-
+_FATAL: Final = cast("type[BaseException]", KafkaError)
+"""What the client raises for a fatal error. It is no subclass of BaseException, so other handlers do not catch it."""
 
 OutputRecord = tuple[str, bytes | None, bytes | None, int, int, Headers]
 """One record to produce: topic, value, key, partition, milliseconds since 1970 UTC, headers.
@@ -38,7 +39,7 @@ Value and key may be None. A plain tuple, because one is created for every recor
 source partition go to one output partition, and so stay in order.
 """
 
-
+T = TypeVar("T")
 Send = Callable[[Iterable[OutputRecord]], int]
 """Sends records in an open transaction, and returns their number."""
 
@@ -78,7 +79,7 @@ class TransactionalProducer:
         with kafka_errors(f"initialise transactions of {self.transactional_id}"):
             # Connects first. Without a connection, the client would retry to find its coordinator after half a second.
             self._producer.list_topics(timeout=_INIT_SECONDS)
-            self._producer.init_transactions(_INIT_SECONDS)
+            _with_callbacks(self._producer.init_transactions, _INIT_SECONDS)
 
     def require_newest(self, topic: str) -> None:
         """Raise Fenced if a newer producer of this id has started: write a record to the topic, and abort it."""
@@ -90,7 +91,7 @@ class TransactionalProducer:
                 self._await_delivered()
             except (SystemError, KafkaException) as error:
                 self._raise_cause(error, time.monotonic() - begun)
-            self._producer.abort_transaction(_COMMIT_SECONDS)
+            _with_callbacks(self._producer.abort_transaction, _COMMIT_SECONDS)
 
     def write(self, records: Iterable[OutputRecord]) -> int:
         """Write the records in one transaction and commit it; return their number. Raises Fenced or Unavailable."""
@@ -110,7 +111,7 @@ class TransactionalProducer:
                 yield self._send
                 self._await_delivered()
                 # Flushes first, and fails if any single record was not acknowledged.
-                self._producer.commit_transaction(_COMMIT_SECONDS)
+                _with_callbacks(self._producer.commit_transaction, _COMMIT_SECONDS)
             except (SystemError, KafkaException) as error:
                 self._raise_cause(error, time.monotonic() - begun)
 
@@ -123,14 +124,14 @@ class TransactionalProducer:
         if code in {None, KafkaError._FATAL}:  # noqa: SLF001 - a public constant
             # A fatal error, such as a fence. The Python client loses it if it occurs during a callback for delivery
             # reports, and the error of produce() has no cause. Aborting raises it again immediately.
-            self._producer.abort_transaction(_COMMIT_SECONDS)
+            _with_callbacks(self._producer.abort_transaction, _COMMIT_SECONDS)
             raise Unavailable(f"write as {self.transactional_id}: the client lost an error") from error
         if code == KafkaError._STATE:  # noqa: SLF001 - the same
             # A record could not be delivered while others were sent; this raises the reason.
             self._await_delivered()
         if code in REFUSED:
             with suppress(KafkaException):  # it would hold up the readers of the topics until it times out
-                self._producer.abort_transaction(_COMMIT_SECONDS)
+                _with_callbacks(self._producer.abort_transaction, _COMMIT_SECONDS)
         elif seconds > self._timeout_seconds and code not in {*FENCED, KafkaError.MSG_SIZE_TOO_LARGE}:
             # Records wait in the client at most as long as a transaction may be open, so the client may give up first.
             raise TransactionEnded(
@@ -143,7 +144,7 @@ class TransactionalProducer:
         """Wait until the records are delivered. Raise if the broker refuses one: later ones would only time out."""
         deadline = time.monotonic() + _COMMIT_SECONDS
         while True:
-            waiting = self._producer.flush(_FLUSH_SECONDS)
+            waiting = _with_callbacks(self._producer.flush, _FLUSH_SECONDS)
             if self._refused:
                 raise KafkaException(self._refused[0])
             if not waiting or time.monotonic() > deadline:
@@ -158,10 +159,20 @@ class TransactionalProducer:
                     produce(topic, value, key, partition, timestamp=timestamp_ms, headers=headers)
                     break
                 except BufferError:
-                    poll(0.1)
+                    _with_callbacks(poll, 0.1)
             if sent % 1000 == 0:
-                poll(0)
+                _with_callbacks(poll, 0)
         return sent
+
+
+def _with_callbacks(method: Callable[[float], T], seconds: float) -> T:
+    """Call a method of a client that runs callbacks. Raises KafkaException, also for a fatal error that one reports."""
+    try:
+        return method(seconds)
+    except _FATAL as error:
+        fatal = error
+    # Outside of the handler: as a context of the exception, an error without a traceback breaks its report.
+    raise KafkaException(fatal)
 
 
 def _noting(refused: list[KafkaError]) -> Callable[[KafkaError | None, Message], None]:

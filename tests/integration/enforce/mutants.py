@@ -187,13 +187,13 @@ STAGED_MUTANTS: dict[Part, Apply] = {
                 ('"transaction.timeout.ms": timeout_seconds * 1000,', ""),
             ),
         ),
-        Source(outputs.TransactionalProducer, "fence", (("self._producer.init_transactions(_INIT_SECONDS)", "pass"),)),
+        Source(outputs.TransactionalProducer, "fence", (("_with_callbacks(self._producer.init_transactions, _INIT_SECONDS)", "pass"),)),
         Source(
             outputs.TransactionalProducer,
             "transaction",
             (
                 ("self._producer.begin_transaction()", "pass"),
-                ("self._producer.commit_transaction(_COMMIT_SECONDS)", "pass"),
+                ("_with_callbacks(self._producer.commit_transaction, _COMMIT_SECONDS)", "pass"),
             ),
         ),
     ),

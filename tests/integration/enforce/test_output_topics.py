@@ -16,7 +16,7 @@ from confluent_kafka.cimpl import NewPartitions
 from structlog.testing import capture_logs
 
 from tests.integration.enforce.line import Line, row
-from tidegate.contracts.errors import StreamStopped
+from tidegate.contracts.errors import Fenced, StreamStopped
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
 from tidegate.contracts.stream.output_topics import (
     accepted_topic,
@@ -260,6 +260,23 @@ def test_an_open_transaction_of_another_producer_is_not_waited_for(
             pass
         assert topics.end_after_commit(name) == {0: 1}
     assert topics.end_after_commit(name) == {0: 2}
+
+
+def test_a_fenced_producer_raises_fenced_whenever_its_client_notices(
+    broker: Broker, make_topic: MakeTopic
+) -> None:
+    """The client may raise its KafkaError itself, which no handler of `Exception` or `BaseException` catches."""
+    name, connection = make_topic("outputs"), KafkaConnection(broker.bootstrap)
+    for records in [100] * 5 + [1, 5_000]:
+        older = TransactionalProducer(connection, name)
+        older.fence()
+
+        def overtaken(records: int = records) -> Iterator[OutputRecord]:
+            TransactionalProducer(connection, name).fence()
+            yield from [(name, b"", None, 0, 1, [])] * records
+
+        with pytest.raises(Fenced):
+            older.write(overtaken())
 
 
 DAY_MS = 24 * 60 * 60 * 1000
