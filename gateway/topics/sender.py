@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -26,6 +27,8 @@ _REFUSALS: Final = frozenset(
         KafkaError.CLUSTER_AUTHORIZATION_FAILED,
     }
 )
+_FATAL: Final = cast("type[BaseException]", KafkaError)
+"""What a callback of the client raises for a fatal error. It is no subclass of BaseException."""
 _SETTINGS: Final[dict[str, str | int | bool]] = {
     "enable.idempotence": True,  # implies acks=all; a retry neither duplicates nor reorders records
     "delivery.timeout.ms": _DELIVERY_MILLISECONDS,
@@ -82,10 +85,13 @@ class Sender:
                     self._topic, value=record.value, key=record.key, headers=[*record.headers]
                 )
             except BufferError:
-                self._producer.poll(_WAIT_SECONDS)
+                self._with_callbacks(self._producer.poll, _WAIT_SECONDS)
                 self._raise_failure()
                 continue
             except KafkaException as error:
+                self._with_callbacks(
+                    self._producer.poll, 0
+                )  # tells the cause, if this only says that it was fatal
                 self._failures.append(error.args[0])
                 self._raise_failure()
             self.sent += 1
@@ -93,17 +99,27 @@ class Sender:
 
     def finish(self) -> None:
         """Wait until all records are acknowledged. Raises SettingsError or Unavailable if one is not."""
-        while self._producer.flush(_WAIT_SECONDS):
+        while self._with_callbacks(self._producer.flush, _WAIT_SECONDS):
             pass  # this ends: each record is delivered, or fails after delivery.timeout.ms
         self._raise_failure()
 
     def _pace(self) -> None:
         """Wait until the rate permits the next record. Idle time does not accumulate into a burst."""
         while self._rate is not None and (left := self._due - time.monotonic()) > _SHORTEST_WAIT:
-            self._producer.poll(min(left, _WAIT_SECONDS))
+            self._with_callbacks(self._producer.poll, min(left, _WAIT_SECONDS))
         if self._rate is not None:
             self._due = max(self._due, time.monotonic()) + 1 / self._rate
-        self._producer.poll(0)
+        self._with_callbacks(self._producer.poll, 0)
+
+    def _with_callbacks(self, method: Callable[[float], int], seconds: float) -> int:
+        """Call `poll` or `flush`. Note a fatal error of the client, which is the cause of failures noted before it."""
+        try:
+            return method(seconds)
+        except KafkaException as error:
+            self._failures.insert(0, error.args[0])
+        except _FATAL as error:
+            self._failures.insert(0, error)
+        return 0
 
     def _delivered(self, error: KafkaError | None, _message: Message) -> None:
         if error is None:

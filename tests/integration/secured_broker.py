@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka.admin import (
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -94,6 +97,39 @@ class SecuredBroker(Broker):
         )  # fmt: skip
         client = AdminClient({"bootstrap.servers": self.bootstrap})
         client.create_acls([rule])[rule].result(30)
+
+    @contextmanager
+    def writing_denied(self) -> Iterator[None]:
+        """Let the user read and describe all topics, and write none, for as long as the context lasts."""
+
+        def rule(
+            kind: ResourceType, name: str, operation: AclOperation, permission: AclPermissionType
+        ) -> AclBinding:
+            return AclBinding(
+                kind, name, ResourcePatternType.LITERAL, f"User:{USER}", "*", operation, permission
+            )
+
+        deny, allow = AclPermissionType.DENY, AclPermissionType.ALLOW
+        rules = [
+            rule(ResourceType.BROKER, "kafka-cluster", AclOperation.IDEMPOTENT_WRITE, deny),
+            rule(ResourceType.TOPIC, "*", AclOperation.WRITE, deny),
+            rule(ResourceType.TOPIC, "*", AclOperation.READ, allow),
+        ]
+        client = AdminClient({"bootstrap.servers": self.bootstrap})
+        for made in client.create_acls(rules).values():
+            made.result(30)
+        try:
+            yield
+        finally:
+            filters = [
+                AclBindingFilter(
+                    each.restype, each.name, each.resource_pattern_type, each.principal, each.host,
+                    each.operation, each.permission_type,
+                )
+                for each in rules
+            ]  # fmt: skip
+            for deleted in client.delete_acls(filters).values():
+                deleted.result(30)
 
 
 @dataclass(frozen=True, slots=True)

@@ -229,6 +229,23 @@ def test_records_are_sent_over_tls_with_a_login(secured: SecuredBroker, tmp_path
     assert SECRET not in ran.stdout + ran.stderr
 
 
+@pytest.mark.parametrize("records", [1, 3_000])
+def test_a_missing_permission_to_write_is_named(secured: SecuredBroker, tmp_path: Path, records: int) -> None:
+    """The client reports it as a fatal error, in a callback or as its own error."""
+    topic = f"not-written-{records}"
+    client = AdminClient({"bootstrap.servers": secured.bootstrap})
+    client.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    way = way_in(secured, "SASL_PLAINTEXT", tmp_path, "PLAIN")
+    contract = contract_of(tmp_path, topic, {"type": "object"})
+    options = (contract, "-", "--bootstrap-servers", way.bootstrap, "--kafka-config", way.config)
+    with secured.writing_denied():
+        ran = send(*options, stdin=b"{}\n" * records)
+    assert ran.returncode == 2
+    assert f"the brokers refuse a record of topic {topic}: " in ran.stderr
+    assert "Cluster authorization failed" in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
 @pytest.mark.full
 def test_a_source_topic_that_may_not_be_written_stops_what_is_sent_to_it(
     secured: SecuredBroker, make_secured_line: Callable[..., Line], tmp_path: Path
