@@ -89,9 +89,8 @@ class Sender:
                 self._raise_failure()
                 continue
             except KafkaException as error:
-                self._with_callbacks(
-                    self._producer.poll, 0
-                )  # tells the cause, if this only says that it was fatal
+                # A record after a fatal error only fails with "fatal error"; the callback has the cause.
+                self._with_callbacks(self._producer.poll, 0)
                 self._failures.append(error.args[0])
                 self._raise_failure()
             self.sent += 1
@@ -118,7 +117,7 @@ class Sender:
         except KafkaException as error:
             self._failures.insert(0, error.args[0])
         except _FATAL as error:
-            self._failures.insert(0, error)
+            self._failures.insert(0, cast("KafkaError", error))
         return 0
 
     def _delivered(self, error: KafkaError | None, _message: Message) -> None:
