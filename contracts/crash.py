@@ -30,10 +30,13 @@ def described(error: BaseException) -> str:
 
 
 def chain_of(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error, what caused it, and so on."""
+    """Yield an error, what caused it, and so on.
+
+    Ends at an error of the Kafka client that is no BaseException, and so has no traceback.
+    """
     seen: list[BaseException] = []
     following: BaseException | None = error
-    while following is not None and following not in seen:
+    while isinstance(following, BaseException) and following not in seen:
         seen.append(following)
         yield following
         hidden = None if following.__suppress_context__ else following.__context__

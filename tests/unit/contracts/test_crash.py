@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import KafkaError
 
 from tidegate.contracts.crash import described, exception_without_values
 from tidegate.contracts.errors import TidegateError, Unavailable
@@ -58,6 +59,14 @@ def test_a_log_line_names_each_error_of_a_chain_and_no_value(given: str) -> None
         "KeyError",
         "pyarrow.lib.ArrowInvalid",
     ]
+
+
+def test_a_chain_ends_at_an_error_of_the_kafka_client_that_is_no_exception() -> None:
+    fatal: Any = KafkaError(KafkaError._ALL_BROKERS_DOWN)
+    error = KeyError(SENTINEL)
+    error.__context__ = fatal
+    event = exception_without_values(logging.getLogger(), "error", {"exc_info": error})
+    assert event["exception"] == ["KeyError"]
 
 
 def test_what_crashes_in_a_worker_keeps_nothing_of_what_was_raised_before() -> None:
