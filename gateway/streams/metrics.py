@@ -143,15 +143,24 @@ def _shadow(found: ShadowFindings | None, control: StreamControl) -> ShadowFindi
     return found if found is not None and found.result.version == control.shadow else None
 
 
+def _condition(facts: StreamFacts) -> Condition:
+    """Return the condition of a stream without pauses, which have a metric."""
+    committed_at = facts.last.committed_at if facts.last else None
+    return condition_of(StreamControl(stream=facts.stream), facts.event, committed_at).condition
+
+
 def _is(condition: Condition) -> Callable[[StreamFacts], float]:
-    """Return a function: 1.0 if a stream is in this condition, else 0.0. It ignores pauses, which have a metric."""
+    """Return a function: 1.0 if a stream is in this condition, else 0.0."""
+    return lambda facts: float(_condition(facts) is condition)
 
-    def value(facts: StreamFacts) -> float:
-        committed_at = facts.last.committed_at if facts.last else None
-        found = condition_of(StreamControl(stream=facts.stream), facts.event, committed_at)
-        return float(found.condition is condition)
 
-    return value
+def _running_seconds(facts: StreamFacts) -> Iterator[Sample]:
+    if facts.heard is None:
+        return
+    # A job that ends sends an event, and no heartbeat that takes the seconds back.
+    is_over = _condition(facts) in {Condition.STOPPED, Condition.ENDED}
+    heard = None if is_over else _newer_heartbeat(facts)
+    yield (), (heard.busy_seconds or 0.0) if heard else 0.0
 
 
 def _sums(facts: StreamFacts) -> StreamRow | None:
@@ -284,7 +293,7 @@ METRICS = (
     StreamMetric(_GAUGE, "tidegate_stream_ended", "1 when a person stopped a stream's job, or it had read everything, else 0.", (), _one(_self, _is(Condition.ENDED))),
     StreamMetric(_GAUGE, "tidegate_stream_info", "1; the labels have the contract version that judged the last batch, and the sink.", ("version", "sink"), _info),
     StreamMetric(_GAUGE, "tidegate_stream_heartbeat_timestamp_seconds", "When the job of a stream said last that it lives, in seconds since 1970 UTC.", (), _one(lambda it: it.heard, lambda it: it.at.timestamp())),
-    StreamMetric(_GAUGE, "tidegate_batch_running_seconds", "How long the oldest batch in hand had taken at the last heartbeat; 0 when none was in hand.", (), _one(lambda it: it.heard, lambda it: it.busy_seconds or 0.0)),
+    StreamMetric(_GAUGE, "tidegate_batch_running_seconds", "How long the oldest batch in hand had taken at the last heartbeat; 0 when none was in hand, or the job has ended.", (), _running_seconds),
     StreamMetric(_COUNTER, "tidegate_records", "Records by what became of them.", ("disposition",), _each("written", "quarantined", "dropped")),
     StreamMetric(_COUNTER, "tidegate_flagged_records", "Written records that violate a warning, or a rule that alerts.", ("flag",), _each("warned", "alerted")),
     StreamMetric(_COUNTER, "tidegate_violations", "Records that violate a rule, schema keyword or column; one may count under several.", _RULE, _violations),

@@ -165,7 +165,8 @@ class ValueSearches:
             self._search(search, origin, reader, _needles(value), positions)
         except Exception as error:  # noqa: BLE001 - the state must say that the search has ended
             _log.warning("value_search_failed", stream=search.stream, error=described(error))
-            self._keep(search, SearchState.FAILED, search.looked_at, [])
+            with self._database.writing() as stores:  # what it has found until now stays
+                stores.value_searches.update(search.id, state=SearchState.FAILED.value, heard_at=self._now())
         finally:
             reader.close()
             self._places.leave(by)

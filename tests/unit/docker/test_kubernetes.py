@@ -10,6 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 from ruamel.yaml import YAML
 
+from tidegate.gateway.cli import serve
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.http.app import create_app
 
@@ -98,6 +99,12 @@ def test_the_registry_answers_its_probes(factory: Factory) -> None:
     assert container["args"][-1] == str(container["ports"][0]["containerPort"])
     with TestClient(create_app(factory), base_url="http://127.0.0.1") as client:
         assert {client.get(each["path"]).status_code for each in probes} == {200}
+
+
+def test_clients_have_left_a_registry_before_it_closes_its_port() -> None:
+    assert CONTAINERS["tidegate-registry"]["lifecycle"] == {"preStop": {"exec": {"command": ["sleep", "5"]}}}
+    grace = PODS["tidegate-registry"].get("terminationGracePeriodSeconds", 30)
+    assert grace > 5 + serve._EXIT_SECONDS
 
 
 def test_the_job_finds_the_registry_and_writes_the_file_of_its_probe() -> None:

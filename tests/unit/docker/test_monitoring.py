@@ -146,6 +146,15 @@ def test_a_rule_has_the_keys_that_prometheus_knows() -> None:
             assert promql.parse_duration(rule["for"]).total_seconds() > 0
 
 
+def test_a_stream_that_processes_nothing_is_behind() -> None:
+    """The quotient must not be missing at a rate of 0: the alert would end when it gets worse."""
+    expression: Any = promql.parse(EXPRESSIONS["TidegateStreamBehind"])
+    while not isinstance(expression, promql.BinaryExpr) or str(expression.op) != "/":
+        expression = expression.lhs
+    assert isinstance(expression.rhs, promql.VectorSelector)
+    assert expression.rhs.name == "tidegate:records:rate15m"
+
+
 def test_an_alert_tells_of_labels_that_it_has_and_of_a_page_that_exists() -> None:
     for rule in RULES:
         if "alert" not in rule:

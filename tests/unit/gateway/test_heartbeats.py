@@ -98,6 +98,24 @@ def test_what_a_heartbeat_tells_is_in_the_metrics_and_on_the_page(client: Any) -
     assert samples(client, *names) == [7, 12.5]
 
 
+@pytest.mark.parametrize("kind", ["ended", "stopped", "failed"])
+def test_no_batch_runs_once_its_job_has_ended(client: Any, factory: Factory, kind: str) -> None:
+    """A job sends no heartbeat after its last batch; its alert would stay for ever."""
+    beat(factory, LATER, busy_seconds=715.0)
+    assert samples(client, "tidegate_batch_running_seconds") == [715]
+    event = {"id": uuid4(), "stream": STREAM, "kind": kind, "at": LATER + timedelta(seconds=1)}
+    factory.stream_controls().record_event(STREAM, StreamEvent.model_validate(event))
+    assert samples(client, "tidegate_batch_running_seconds") == [0]
+
+
+def test_a_batch_that_was_reported_after_the_heartbeat_does_not_run(
+    client: Any, factory: Factory, make_report: MakeReport
+) -> None:
+    beat(factory, LATER, busy_seconds=715.0)
+    factory.reports().record(STREAM, make_report(2, committed_at=LATER + timedelta(seconds=1)))
+    assert samples(client, "tidegate_batch_running_seconds") == [0]
+
+
 def test_maintenance_of_an_idle_stream_is_in_the_metrics(
     client: Any, factory: Factory, make_report: MakeReport
 ) -> None:

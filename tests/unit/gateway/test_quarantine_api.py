@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import socket
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -13,10 +15,15 @@ import pytest
 
 from tests.unit.confluent.test_every_change import NEEDS_REFUSED_RECORDS, THERE
 from tests.unit.gateway.quarantine_records import AGE, BROKEN, LINE, MISSING, NOW, Process, many, refused
+from tidegate.contracts.stream.kafka_connection import KafkaConnection
+from tidegate.gateway.access.principal import ANONYMOUS
 from tidegate.gateway.factory import Factory
+from tidegate.gateway.storage.sql import Stores
 from tidegate.gateway.storage.value_searches import StoredSearch
+from tidegate.gateway.streams import value_search
 from tidegate.gateway.streams.quarantine_index.filters import QuarantineFilter
 from tidegate.gateway.streams.quarantine_index.positions import FrozenPositions
+from tidegate.gateway.streams.value_search import SearchState, ValueSearches
 
 BASE = "/api/v1/streams/adm"
 ORIGIN = {"Origin": "http://localhost"}
@@ -273,6 +280,27 @@ def test_every_change_of_refused_records_is_in_the_log(
     }
     assert told.keys() == here - elsewhere
     assert client.request("DELETE", f"{BASE}/quarantine/searches/s1").json()["state"] == "running"
+
+
+@pytest.mark.usefixtures("four_problems")
+def test_a_search_that_fails_keeps_what_it_has_found(
+    factory: Factory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(value_search, "_PATIENCE", timedelta(seconds=2))
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts connections, and answers nothing
+        kafka = KafkaConnection(f"127.0.0.1:{silent.getsockname()[1]}")
+        searches = ValueSearches(factory.database, kafka, lambda: datetime.now(UTC))
+        begun = searches.begin("adm", "P00", QuarantineFilter(), ANONYMOUS)
+
+        def progress(stores: Stores) -> None:
+            stores.value_searches.update(begun.id, looked_at=500, positions='["0/1"]')
+
+        factory.database.write(progress)
+        until = time.monotonic() + 60
+        while (found := searches.get("adm", begun.id)).state is SearchState.RUNNING:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+    assert (found.state, found.looked_at, found.positions) == (SearchState.FAILED, 500, ("0/1",))
 
 
 @pytest.mark.usefixtures("four_problems")
