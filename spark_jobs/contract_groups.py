@@ -20,13 +20,18 @@ log = structlog.get_logger()
 def compile_answer(answer: RegistryAnswer, name: str, mask_key: MaskKey | None) -> EnforcementPlan:
     """Return the compiled contract of an answer.
 
-    Raises StreamStopped for a contract that this release cannot read, SettingsError for masks without a key.
+    Raises StreamStopped for a contract that this release cannot read, SettingsError for masks without a key, and
+    Unavailable for an answer that is no contract: a proxy has answered, such as with a page for maintenance.
     """
     try:
         contract = requests.read_contract(answer, name)
         require_key(contract, mask_key)
         return compile_plan(contract, mask_key)
     except ContractError as error:
+        if "apiVersion" not in answer.document:
+            raise Unavailable(
+                f"{name}: the answer is no contract, so another server than the registry gave it"
+            ) from error
         # The registry compiled this contract when it was published, so registry and job run different releases.
         problems = "; ".join(map(str, error.problems))
         raise StreamStopped(

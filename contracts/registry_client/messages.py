@@ -11,7 +11,8 @@ from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel, SecretStr
 
-_NOT_FOUND = "urn:tidegate:problem:not-found"
+_PROBLEM = "urn:tidegate:problem:"
+_NOT_FOUND = f"{_PROBLEM}not-found"
 _MOST_DETAIL = 300
 
 M = TypeVar("M", bound=BaseModel)
@@ -70,6 +71,15 @@ class RegistryAnswer:
     def is_refused(self) -> bool:
         """Return whether the status is 4xx, and the same request will be answered alike."""
         return self.status // 100 == 4 and not self.is_passing
+
+    @property
+    def is_final(self) -> bool:
+        """Return whether the registry has taken or refused the request. A redirect or a page of a proxy is neither.
+
+        Neither is a rejected key, which may be in the middle of its rotation.
+        """
+        is_its_own = str(self.document.get("type", "")).startswith(_PROBLEM)
+        return self.is_success or (self.is_refused and is_its_own and self.status != HTTPStatus.UNAUTHORIZED)
 
     @property
     def is_missing(self) -> bool:

@@ -167,7 +167,7 @@ class RegistryControl:
         tries = 1 if kind is EventKind.STARTED else _TRIES
         for attempt in range(tries):
             with suppress(httpx.HTTPError):
-                if send(self._client, requests.event(event)).status < httpx.codes.INTERNAL_SERVER_ERROR:
+                if send(self._client, requests.event(event)).is_final:
                     return
             if attempt + 1 < tries:
                 self._stopping.wait(_POLL_SECONDS)

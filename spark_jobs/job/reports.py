@@ -81,7 +81,7 @@ class RegistryReporter:
                     self._changed.wait_for(lambda: self._closing, _RETRY_SECONDS)
 
     def _post(self, waiting: _Waiting) -> bool:
-        """Post one report; return whether it is done. A refused report is done, because it would be refused again."""
+        """Post one report; return whether the registry has taken it, or would refuse it again."""
         try:
             request = replace(requests.report(waiting.batch), traceparent=waiting.traceparent)
             answer = send(self._client, request)
@@ -92,8 +92,8 @@ class RegistryReporter:
                 "report_failed", stream=waiting.batch.stream, n=waiting.batch.n, error=described(error)
             )
             return True
-        if answer.is_refused:
+        if answer.is_final and not answer.is_success:
             log.warning(
                 "report_refused", stream=waiting.batch.stream, n=waiting.batch.n, status=answer.status
             )
-        return not answer.is_passing
+        return answer.is_final

@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import Future
 
 import structlog
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
@@ -55,12 +55,15 @@ class PublishedOffsets:
 
     def _look(self, future: Future[ConsumerGroupTopicPartitions]) -> None:
         error = future.exception()
-        if error is None:
+        # A broker refuses single partitions, and the client reports that in the result.
+        places = (future.result().topic_partitions or ()) if error is None else ()
+        refused = [each.error for each in places if each.error is not None]
+        if error is None and not refused:
             self._has_failed = False
         else:
-            self._note(error)
+            self._note(error or refused[0])
 
-    def _note(self, error: BaseException) -> None:
+    def _note(self, error: BaseException | KafkaError) -> None:
         """Log only the first of consecutive failures: a group with active members refuses every commit."""
         if not self._has_failed:
             log.warning("offsets_not_told", group=self._group, error=str(error))

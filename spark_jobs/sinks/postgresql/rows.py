@@ -19,6 +19,7 @@ import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
 from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
 
 from tidegate.spark_jobs.progress import doing
 from tidegate.spark_jobs.worker.part_writer import DELETED
@@ -63,6 +64,13 @@ _OPTIONS: Final = (
     # A worker that is suspended within its transaction must not block others for long.
     "-c idle_in_transaction_session_timeout=60s -c lock_timeout=60s -c client_encoding=UTF8 -c timezone=UTC"
 )
+_ALIVE: Final[dict[str, Any]] = {
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+}
+"""Seconds, and milliseconds. Without them, Linux notices after two hours that a server has lost its power."""
 
 
 class Staged(NamedTuple):
@@ -195,8 +203,13 @@ class CopiedRows:
 
 
 def connect(url: str) -> psycopg.Connection[tuple[Any, ...]]:
-    """Connect for one transaction; the end of the `with` block commits. Connections are not reused for batches."""
-    return psycopg.connect(url, options=_OPTIONS, connect_timeout=15, application_name="tidegate")
+    """Connect for one transaction; the end of the `with` block commits. Connections are not reused for batches.
+
+    A server that is gone is noticed after a minute, unless the URL sets parameters of TCP.
+    """
+    given = conninfo_to_dict(url)
+    alive = {name: value for name, value in _ALIVE.items() if name not in given}
+    return psycopg.connect(url, options=_OPTIONS, connect_timeout=15, application_name="tidegate", **alive)
 
 
 def copy_text(rows: pa.RecordBatch) -> memoryview:

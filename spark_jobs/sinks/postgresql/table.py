@@ -57,6 +57,8 @@ log = structlog.get_logger()
 _MAX_NAME_BYTES: Final = 63
 _MAX_KEY_BYTES: Final = 2600
 """A B-tree entry has at most 2,704 bytes; the remainder is for numbers and dates in the key, and for the header."""
+_FAILED_OVER: Final = (psycopg.errors.UndefinedTable, psycopg.errors.FeatureNotSupported)
+"""Errors of a server that has taken over without the staged rows, or of a replica that cannot read them."""
 _HAS_LEDGERS: Final = "SELECT 1 FROM pg_tables WHERE schemaname = 'tidegate' AND tablename = 'ledger'"
 _COLUMNS: Final = """
 SELECT attname, format_type(atttypid, atttypmod), attnotnull AND NOT atthasdef AND attidentity = ''
@@ -270,7 +272,7 @@ class PostgresqlTable:
                     remember_storage(connection, self._stream, self._quoted)
         except Fenced:
             raise
-        except (Unavailable, StreamStopped):
+        except (Unavailable, StreamStopped) as error:
             # The outcome of the commit may be unknown; the ledger shows it. The staged rows of a fenced instance may
             # have been dropped, which causes the same errors.
             found = self.read()
@@ -278,6 +280,8 @@ class PostgresqlTable:
                 return landed
             if found != held:
                 raise Fenced(_fenced(self.name)) from None
+            if isinstance(error.__cause__, _FAILED_OVER):
+                raise Unavailable(f"{error}. The next attempt stages its rows again") from error
             raise
         if is_claim:
             self._clean(new.epoch)

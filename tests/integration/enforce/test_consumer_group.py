@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
+from structlog.testing import capture_logs
 
 from tests.integration.enforce.line import Line, row
 from tidegate.spark_jobs.kafka.consumer_group import group_of
@@ -60,9 +61,12 @@ def test_a_group_that_somebody_consumes_with_hinders_nothing(line: Line) -> None
     try:
         consumer.subscribe([line.topic])
         assert consumer.poll(60) is not None  # it is a member now
-        line.enforce()
+        with capture_logs() as logs:
+            line.enforce()
     finally:
         consumer.close()
+    (told,) = (each for each in logs if each["event"] == "offsets_not_told")
+    assert (told["group"], "UNKNOWN_MEMBER_ID" in told["error"]) == (group_of(line.contract_id), True)
     assert line.reconcile().holds
     kafka = line.settings.kafka
     assert len(list(read_committed(kafka, line.topic, {}, Topics(kafka).latest(line.topic)))) == 4

@@ -14,7 +14,7 @@ import pytest
 from tests.integration.postgresql.staging import Record, claimed, plan_of, publish, stage, stage_at
 from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.stream.ledger import BatchTotals
-from tidegate.spark_jobs.sinks.postgresql.rows import CopyTarget
+from tidegate.spark_jobs.sinks.postgresql.rows import CopyTarget, connect
 from tidegate.spark_jobs.sinks.postgresql.table import PostgresqlTable
 
 FIELDS: dict[str, Any] = {
@@ -136,6 +136,19 @@ def test_a_server_that_does_not_answer_is_no_mistake_of_the_worker(
     names = stage_at(away, plan, [Record({"id": "a"}, 0)])
     with pytest.raises(Unavailable, match="refused"):
         make_table().stage(names)
+
+
+def test_a_server_that_is_gone_is_noticed_after_a_minute_or_as_the_url_says(url: str) -> None:
+    names = ("keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout")
+
+    def parameters(address: str) -> list[str | None]:
+        with connect(address) as connection:
+            found = connection.info.get_parameters()
+        return [found.get(name) for name in names]
+
+    assert parameters(url) == ["30", "10", "3", "60000"]
+    mark = "&" if "?" in url else "?"
+    assert parameters(f"{url}{mark}keepalives_idle=5&tcp_user_timeout=7000") == ["5", "10", "3", "7000"]
 
 
 def test_a_task_without_rows_stages_nothing(make_table: Callable[[], PostgresqlTable]) -> None:

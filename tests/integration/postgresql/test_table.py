@@ -400,6 +400,21 @@ def test_rows_that_the_server_does_not_take_stop_the_stream_until_the_server_is_
     assert ask(url, "SELECT id, ward FROM hospital.admissions") == [("a", "icu")]
 
 
+def test_staged_rows_that_a_failover_has_lost_are_staged_again(url: str, make_table: MakeTable) -> None:
+    """The server that takes over may lack what the old one has acknowledged last."""
+    table, plan, records = make_table(), plan_of(), [Record({"id": "a"}, 0)]
+    held = claimed(table, plan)
+    staged = table.stage(stage(table, plan, records))
+    for (name,) in ask(
+        url, "SELECT tablename FROM pg_tables WHERE schemaname = 'tidegate' AND tablename <> 'ledger'"
+    ):
+        ask(url, f'DROP TABLE tidegate."{name}"')
+    with pytest.raises(Unavailable, match=r"does not exist.* The next attempt stages its rows again"):
+        table.publish(staged, held, held.model_copy(update={"n": 1}))
+    publish(table, plan, held, records)
+    assert ask(url, "SELECT id FROM hospital.admissions") == [("a",)]
+
+
 @pytest.mark.full
 def test_the_ledger_table_does_not_grow_with_batches(url: str, make_table: MakeTable) -> None:
     """Each batch updates a row: the dead versions are pruned where they are, also between a thousand other streams."""

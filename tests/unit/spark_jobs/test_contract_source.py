@@ -36,6 +36,7 @@ class FakeRegistry(httpx.MockTransport):
         self.version = "1.0.0"
         self.status = httpx.codes.OK
         self.problem: dict[str, str] = {}
+        self.body: bytes | None = None
         self.of_2 = httpx.codes.NOT_FOUND
         self.asked: list[tuple[str, str | None]] = []
 
@@ -46,6 +47,8 @@ class FakeRegistry(httpx.MockTransport):
             return httpx.Response(self.of_2, json={"type": "urn:tidegate:problem:not-found"})
         if self.status != httpx.codes.OK:
             return httpx.Response(self.status, json=self.problem)
+        if self.body is not None:
+            return httpx.Response(httpx.codes.OK, content=self.body)
         etag = f'"{self.version}"'
         if known == etag:
             return httpx.Response(httpx.codes.NOT_MODIFIED)
@@ -186,6 +189,19 @@ def test_a_proxy_that_answers_404_for_a_registry_that_does_not_answer_is_an_outa
     registry.status = httpx.codes.NOT_FOUND
     assert source.current() is first
     assert source.is_away
+
+
+@pytest.mark.parametrize("body", [b"<html>maintenance</html>", b"", b'{"status": "ok"}', b"[]"])
+def test_an_answer_that_is_no_contract_is_an_outage(registry: FakeRegistry, body: bytes) -> None:
+    """A proxy may answer 200 with a page of its own."""
+    source = contract_from(registry, 60)
+    first = source.current()
+    registry.body = body
+    assert source.current() is first
+    assert source.is_away
+    registry.body = None
+    assert source.current() is first
+    assert not source.is_away
 
 
 @pytest.mark.parametrize("status", [401, 403])

@@ -18,6 +18,7 @@ from structlog.testing import capture_logs
 
 from tests.ledgers import LEDGER
 from tidegate.contracts.errors import StreamStopped, Unavailable
+from tidegate.contracts.registry_client.messages import RegistryAnswer
 from tidegate.contracts.stream.control import EventKind
 from tidegate.contracts.stream.report import BatchReport
 from tidegate.spark_jobs.job.reports import RegistryReporter
@@ -343,11 +344,11 @@ def test_reports_continue_after_one_that_cannot_be_posted(monkeypatch: pytest.Mo
     """One thread posts those of all streams: if it ended, the pages would show none until the job starts again."""
     posted = Event()
 
-    def send(_client: httpx.Client, request: Any) -> Any:
+    def send(_client: httpx.Client, request: Any) -> RegistryAnswer:
         if b'"n":1' in request.content:
             raise RuntimeError("a defect")
         posted.set()
-        return SimpleNamespace(is_refused=False, is_passing=False)
+        return RegistryAnswer(200, "OK", b"")
 
     monkeypatch.setattr("tidegate.spark_jobs.job.reports.send", send)
     with httpx.Client() as client, capture_logs() as logs:
