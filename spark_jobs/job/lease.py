@@ -252,7 +252,19 @@ class Lease:
             time.sleep(_RETRY_SECONDS)
 
     def _write(self, owner: str) -> None:
-        """Write the entry. Its offset is the end of the partition, so that tools show no lag of this group."""
+        """Write the entry, and use another client after a failure.
+
+        A client that knows the coordinator never asks for it again while that broker is up, also if the coordinator
+        has moved. Source: librdkafka, rdkafka_coord.c, rd_kafka_coord_req_fsm.
+        """
+        try:
+            self._commit(owner)
+        except KafkaException:
+            self._admin = None
+            raise
+
+    def _commit(self, owner: str) -> None:
+        """Commit the entry as metadata. Its offset is the end of the partition, so tools show no lag of this group."""
         place = TopicPartition(self._topic, _PARTITION)
         spec: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call] # it has no types
         ends = self._client().list_offsets({place: spec}, request_timeout=_TIMEOUT_SECONDS)

@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from pydantic import SecretStr
 
+from tidegate.spark_jobs.job import lease as job_lease
 from tidegate.spark_jobs.job.lease import Lease, _Entry, _has_died, _machine, lease_group
 from tidegate.spark_jobs.kafka.consumer_group import group_of
 from tidegate.spark_jobs.settings import JobSettings
@@ -103,6 +104,19 @@ def test_a_container_of_the_same_host_name_is_not_taken_for_dead(machine: str) -
     for pid in (os.getpid(), ended.pid):
         assert not _has_died(f"{socket.gethostname()}/{machine}/{pid}/abc")
     assert not _has_died(f"{socket.gethostname()}/{ended.pid}/abc"), "as an earlier release wrote it"
+
+
+def test_a_write_that_failed_is_made_with_another_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client keeps the coordinator that it knows, and would fail for ever once the coordinator has moved."""
+    monkeypatch.setattr(job_lease, "_TIMEOUT_SECONDS", 0.2)
+    lease = Lease(SETTINGS.model_copy(update={"bootstrap_servers": "127.0.0.1:1"}), "s")
+    lease._topic = "topic"
+    clients = []
+    for _ in range(2):
+        clients.append(lease._client())
+        with pytest.raises(KafkaException):
+            lease._write("me")
+    assert clients[0] is not clients[1]
 
 
 def test_a_standby_waits_for_a_topic_that_a_new_broker_does_not_know_yet(
