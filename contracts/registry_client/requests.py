@@ -80,9 +80,10 @@ def stream(stream: str) -> Request:
     return Request("GET", stream_path(stream))
 
 
-def batches(stream: str, limit: int) -> Request:
-    """Build the request for the newest batch reports of a stream."""
-    return Request("GET", f"{stream_path(stream, 'batches')}?limit={limit}")
+def batches(stream: str, limit: int, older_than: str | None = None) -> Request:
+    """Build the request for the newest batch reports of a stream, or for those that continue an answer."""
+    continued = "" if older_than is None else f"&older_than={quote(older_than, safe='')}"
+    return Request("GET", f"{stream_path(stream, 'batches')}?limit={limit}{continued}")
 
 
 def heartbeat(stream: str, message: Heartbeat) -> Request:
@@ -142,6 +143,16 @@ class _Batches(BaseModel):
 def read_batches(answer: RegistryAnswer) -> tuple[BatchReport, ...]:
     """Return the reports of an answer to `batches`. Raises ValueError for any other answer."""
     return answer.read(_Batches).batches
+
+
+class _Older(BaseModel):
+    older: str | None = None
+    """Missing in the answers of earlier registries, which gave all reports in one."""
+
+
+def read_older(answer: RegistryAnswer) -> str | None:
+    """Return what continues an answer to `batches`; None at the end of the list. Raises ValueError."""
+    return answer.read(_Older).older
 
 
 class _Stream(BaseModel):

@@ -32,6 +32,7 @@ from tidegate.contracts.registry_client.requests import (
     list_contracts,
     post,
     read_batches,
+    read_older,
     stream_path,
     streams,
 )
@@ -263,12 +264,18 @@ class RegistryClient:
 
         The tuple is empty for an unknown stream.
         """
-        answer = self._ask(batches(stream, _MOST_BATCHES))
-        if answer.is_missing:
-            return ()
-        if not answer.is_ok:
-            raise self._error(answer)
-        return read_batches(answer)
+        found: tuple[BatchReport, ...] = ()
+        older: str | None = None
+        while True:
+            answer = self._ask(batches(stream, _MOST_BATCHES - len(found), older))
+            if answer.is_missing:
+                return ()
+            if not answer.is_ok:
+                raise self._error(answer)
+            found += read_batches(answer)
+            older = read_older(answer)
+            if older is None or len(found) >= _MOST_BATCHES:
+                return found
 
     def promotion(self, contract_id: str, version: str) -> dict[str, Any]:
         """Return what promoting a version would change, as the JSON object of the API. Raises NotFoundError."""

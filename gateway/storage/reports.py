@@ -23,9 +23,11 @@ from sqlalchemy import (
     Select,
     Text,
     UniqueConstraint,
+    and_,
     delete,
     func,
     insert,
+    or_,
     select,
     type_coerce,
 )
@@ -35,6 +37,7 @@ from tidegate.contracts.stream.bounds import MOST_RULES, MOST_STEPS
 from tidegate.contracts.stream.counts import RuleCount, RuleKey
 from tidegate.contracts.stream.report import BatchReport, ExpectationResult
 from tidegate.contracts.verdict import Severity, Stage
+from tidegate.gateway.storage.report_pages import ReportPage, ReportPlace, first_places
 from tidegate.gateway.storage.shadows import ShadowStore
 from tidegate.gateway.storage.tables import (
     BatchRow,
@@ -355,16 +358,26 @@ class ReportStore(Store):
             self._session.execute(delete(BatchRow).where(BatchRow.id.in_(keys)))
         return len(keys)
 
-    def reports(self, stream: str, since: datetime, until: datetime, limit: int) -> tuple[BatchReport, ...]:
-        """List the reports committed in [since, until), newest first: at most `limit`, without unreadable ones."""
-        query = (
-            select(BatchRow.report)
-            .where(BatchRow.stream == stream, *_committed_in(since, until))
-            .order_by(BatchRow.committed_at.desc(), BatchRow.id.desc())
-            .limit(limit)
+    def page(
+        self, stream: str, since: datetime, until: datetime, limit: int, older_than: ReportPlace | None
+    ) -> ReportPage:
+        """Return the newest reports committed in [since, until): at most `limit`, and about PAGE_BYTES.
+
+        With `older_than`, those after this place of the list.
+        """
+        newest_first = BatchRow.committed_at.desc(), BatchRow.id.desc()
+        query = select(BatchRow.committed_at, BatchRow.id, func.length(BatchRow.report)).where(
+            BatchRow.stream == stream, *_committed_in(since, until)
         )
-        found = (_readable(each) for each in self._session.scalars(query))
-        return tuple(each for each in found if each is not None)
+        if older_than is not None:
+            at = BatchRow.committed_at
+            is_older = and_(at == older_than.committed_at, BatchRow.id < older_than.id)
+            query = query.where(or_(at < older_than.committed_at, is_older))
+        sizes = self._session.execute(query.order_by(*newest_first).limit(limit + 1))
+        places, older = first_places(sizes, limit)
+        reports = select(BatchRow.report).where(BatchRow.id.in_([each.id for each in places]))
+        found = (_readable(each) for each in self._session.scalars(reports.order_by(*newest_first)))
+        return ReportPage(tuple(each for each in found if each is not None), older)
 
     def counts(self, stream: str, since: datetime, until: datetime, limit: int) -> Iterator[tuple[int, int]]:
         """Yield (records, refused ones) of the batches committed in [since, until), newest first, at most `limit`."""

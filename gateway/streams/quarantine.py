@@ -43,6 +43,8 @@ MOST_OFFSETS = 4096
 NEAR = 64
 """Gaps of fewer offsets between two records are read through, because a seek costs about as much."""
 MOST_BYTES = 64 * 1024 * 1024
+PART_BYTES = 8 * 1024 * 1024
+"""Bytes after which a part of the records at some positions ends, so that it may exceed this by one record."""
 GIVE_UP_AFTER = timedelta(seconds=4)
 """Maximum time that a page waits for the broker."""
 QUIET_AFTER_FAILURE = timedelta(seconds=5)
@@ -94,6 +96,14 @@ class QuarantinedRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """Some of the records at requested positions. `looked_at` counts the positions, also those without a record."""
+
+    records: list[QuarantinedRecord]
+    looked_at: int
+
+
+@dataclass(frozen=True, slots=True)
 class Latest:
     """The newest requested records, newest first.
 
@@ -140,13 +150,30 @@ class QuarantineReader:
 
     def records(
         self, origin: Origin, positions: Iterable[tuple[int, int]], patience: timedelta = GIVE_UP_AFTER
-    ) -> list[QuarantinedRecord]:
-        """Return the refused records of a stream at some (partition, offset), in any order, without missing ones.
+    ) -> Iterator[QuarantinedRecord]:
+        """Yield the refused records of a stream at some (partition, offset), in any order, without missing ones.
 
+        They are read in parts, so a caller who keeps only what it needs of each holds few of them in memory.
         `patience` is the maximum time to read them.
         """
-        with self._session(origin, patience) as session:
-            return session.at(positions)
+        for part in self.parts(origin, positions, patience):
+            yield from part.records
+
+    def parts(
+        self, origin: Origin, positions: Iterable[tuple[int, int]], patience: timedelta = GIVE_UP_AFTER
+    ) -> Iterator[Part]:
+        """Yield the records at some positions like `records`, in parts of about PART_BYTES, at least one record each.
+
+        Other callers may read between two parts.
+        """
+        left = set(positions)
+        while left:
+            with self._session(origin, patience) as session:
+                begun = time.monotonic()
+                found, unread = session.at(left)
+            patience -= timedelta(seconds=time.monotonic() - begun)
+            yield Part(found, len(left) - len(unread))
+            left = unread
 
     def topic_id(self, origin: Origin) -> str | None:
         """Return the id of a stream's quarantine topic, which changes if it is recreated; None without the topic."""
@@ -196,6 +223,8 @@ class QuarantineReader:
                     "auto.offset.reset": "error",
                     "allow.auto.create.topics": False,
                     "fetch.wait.max.ms": 50,
+                    # What is fetched ahead takes memory too.
+                    "queued.max.messages.kbytes": PART_BYTES // 1024,
                     "socket.connection.setup.timeout.ms": 3000,
                     "reconnect.backoff.max.ms": 1000,
                     "log_level": 0,  # an unreachable broker is reported on the page, once
@@ -262,8 +291,10 @@ class _Session:
         found.sort(key=_newest_first)
         return Latest(tuple(found[:limit]), looked_at, is_complete=not window)
 
-    def at(self, positions: Iterable[tuple[int, int]]) -> list[QuarantinedRecord]:
-        """Return the records at scattered positions, without missing ones.
+    def at(
+        self, positions: Iterable[tuple[int, int]]
+    ) -> tuple[list[QuarantinedRecord], set[tuple[int, int]]]:
+        """Return the records at scattered positions, without missing ones, and the positions left after PART_BYTES.
 
         Near positions are read in one window, with the records between them; each pass reads one window per partition.
         """
@@ -273,25 +304,20 @@ class _Session:
             for partition, offset in positions
             if edges.get(partition, (0, 0))[0] <= offset < edges.get(partition, (0, 0))[1]
         }
-        windows: dict[int, list[tuple[int, int]]] = {}
-        for partition, offset in sorted(wanted):
-            of_partition = windows.setdefault(partition, [])
-            if of_partition and offset - of_partition[-1][1] < NEAR:
-                of_partition[-1] = of_partition[-1][0], offset + 1
-            else:
-                of_partition.append((offset, offset + 1))
         found: list[QuarantinedRecord] = []
-        for window in zip_longest(
-            *([(partition, each) for each in spans] for partition, spans in windows.items())
-        ):
-            messages = self.read(dict(each for each in window if each is not None))
-            records = (
-                _record(each, self._origin)
-                for each in messages
-                if (each.partition(), each.offset()) in wanted
-            )
-            found += [each for each in records if each is not None]
-        return found
+        read_until: dict[int, int] = {}
+        size = 0
+        for window in _windows(wanted):
+            for message in self.read(window):
+                partition, offset = message.partition() or 0, message.offset() or 0
+                read_until[partition] = offset + 1
+                if (partition, offset) in wanted and (record := _record(message, self._origin)) is not None:
+                    found.append(record)
+                    size += _size(record)
+                if size >= PART_BYTES:
+                    return found, {each for each in wanted if each[1] >= read_until.get(each[0], 0)}
+            read_until.update({partition: end for partition, (_, end) in window.items()})
+        return found, set()
 
     def read(self, window: _Window) -> Iterator[Message]:
         """Yield the messages in a window. Offsets without a record (transaction markers) are skipped."""
@@ -325,6 +351,24 @@ class _Session:
                 "source topic, or with a filter"
             )
         return left
+
+
+def _windows(wanted: set[tuple[int, int]]) -> Iterator[_Window]:
+    """Yield windows that cover all positions; those of one partition are in the order of offsets."""
+    spans: dict[int, list[tuple[int, int]]] = {}
+    for partition, offset in sorted(wanted):
+        of_partition = spans.setdefault(partition, [])
+        if of_partition and offset - of_partition[-1][1] < NEAR:
+            of_partition[-1] = of_partition[-1][0], offset + 1
+        else:
+            of_partition.append((offset, offset + 1))
+    for window in zip_longest(*([(partition, each) for each in found] for partition, found in spans.items())):
+        yield dict(each for each in window if each is not None)
+
+
+def _size(record: QuarantinedRecord) -> int:
+    parts = (record.key, record.value, *(value for _, value in record.headers))
+    return sum(len(each) for each in parts if each is not None)
 
 
 def _newest_first(record: QuarantinedRecord) -> tuple[float, int, int]:

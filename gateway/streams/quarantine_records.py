@@ -172,6 +172,16 @@ class RecordMasking:
             size=None if record.value is None else len(record.value),
         )
 
+    def in_order(
+        self, records: Iterable[QuarantinedRecord], positions: Iterable[tuple[int, int]]
+    ) -> list[MaskedRecord]:
+        """Return masked records in the order of positions (partition, offset); those that were not found are left out.
+
+        Each record is masked before the next one is taken: a masked one has no value above MOST_VALUE_BYTES.
+        """
+        found = {(each.pointer.partition, each.pointer.offset): self.masked(each) for each in records}
+        return [found[position] for position in positions if position in found]
+
     def _found(self, contract: str) -> Viewer:
         contract_id, _, name = contract.rpartition("@")
         try:
@@ -236,11 +246,3 @@ def _text(value: bytes | None, *, may_show: bool) -> str | None:
     if value is None:
         return None
     return value[:_MOST_HEADER_BYTES].decode(errors="replace") if may_show else HIDDEN
-
-
-def in_order(
-    records: Iterable[QuarantinedRecord], positions: Sequence[tuple[int, int]]
-) -> list[QuarantinedRecord]:
-    """Return records in the order of positions (partition, offset); those that were not found are left out."""
-    found = {(each.pointer.partition, each.pointer.offset): each for each in records}
-    return [found[position] for position in positions if position in found]

@@ -29,7 +29,7 @@ from tidegate.gateway.streams.quarantine import Origin, QuarantineReader
 from tidegate.gateway.streams.quarantine_index.filters import QuarantineFilter
 from tidegate.gateway.streams.quarantine_index.positions import FrozenPositions
 from tidegate.gateway.streams.quarantine_index.reading import QuarantineIndex
-from tidegate.gateway.streams.quarantine_records import MaskedRecord, RecordMasking, in_order
+from tidegate.gateway.streams.quarantine_records import MaskedRecord, RecordMasking
 
 MOST_RECORDS: Final = 1_000_000
 MOST_AT_ONCE: Final = 2
@@ -133,7 +133,7 @@ def _records(
     reader: QuarantineReader, origin: Origin, places: Iterator[tuple[int, int]], masking: RecordMasking
 ) -> Iterator[list[MaskedRecord]]:
     while part := tuple(islice(places, _AT_ONCE)):
-        yield [masking.masked(each) for each in in_order(reader.records(origin, part, _PATIENCE), part)]
+        yield masking.in_order(reader.records(origin, part, _PATIENCE), part)
 
 
 class _Download(Iterator[bytes]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -11,7 +10,7 @@ from tidegate.contracts.privacy.classes import classes_of
 from tidegate.gateway.access.principal import Principal, require
 from tidegate.gateway.registry.subject_scope import enforced_contract, topic_of_contract
 from tidegate.gateway.storage.database import Database
-from tidegate.gateway.streams.quarantine import Origin, QuarantinedRecord, QuarantineReader
+from tidegate.gateway.streams.quarantine import Origin, QuarantineReader
 from tidegate.gateway.streams.quarantine_index.filters import QuarantineFilter
 from tidegate.gateway.streams.quarantine_index.reading import (
     MOST_FOUND,
@@ -23,7 +22,6 @@ from tidegate.gateway.streams.quarantine_records import (
     MOST_VALUE_BYTES,
     MaskedRecord,
     RecordMasking,
-    in_order,
 )
 from tidegate.gateway.streams.reveals import REVEAL_ROLE
 
@@ -86,7 +84,10 @@ class RecordSearch:
         older_than, newer_than = borders
         page = self._index.page(stream, wanted, limit, after=older_than, before=newer_than)
         places = tuple((each.partition, each.offset) for each in page.places)
-        return RecordPage(tuple(map(self._masking.masked, self._fetched(stream, places))), page)
+        if not places:
+            return RecordPage((), page)
+        records = self._reader.records(self._origin(stream), places)
+        return RecordPage(tuple(self._masking.in_order(records, places)), page)
 
     def one(
         self, stream: str, partition: int, offset: int, most_bytes: int = MOST_VALUE_BYTES
@@ -111,9 +112,6 @@ class RecordSearch:
         }
         positions = tuple(each for each in candidates if each in found)
         return FoundPositions(positions, len(candidates) < MOST_FOUND)
-
-    def _fetched(self, stream: str, places: Positions) -> Iterable[QuarantinedRecord]:
-        return in_order(self._reader.records(self._origin(stream), places), places) if places else ()
 
     def _origin(self, stream: str) -> Origin:
         return Origin(stream, self._database.read(lambda stores: topic_of_contract(stores, stream)))

@@ -7,7 +7,7 @@ know.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -28,7 +28,7 @@ from tidegate.gateway.registry.subject_scope import ENFORCED, topic_of_contract
 from tidegate.gateway.storage.audit_chain import AuditedAction
 from tidegate.gateway.storage.database import Database
 from tidegate.gateway.storage.sql import ContractVersion, Stores
-from tidegate.gateway.streams.quarantine import Origin, QuarantinedRecord, QuarantineReader
+from tidegate.gateway.streams.quarantine import Origin, Part, QuarantinedRecord, QuarantineReader
 from tidegate.gateway.streams.quarantine_index.closures import closed_offsets
 from tidegate.gateway.streams.quarantine_index.columns import Integers, as_array
 from tidegate.gateway.streams.quarantine_index.filters import Offsets, QuarantineFilter, StreamIndex
@@ -162,20 +162,23 @@ class ReplayPreviews:
         found = ProblemPreview(selection, version.version)
         deadline, size = time.monotonic() + _SECONDS, 0
         first = selection.positions.first(MOST_READ)
-        for begin in range(0, len(first), _AT_A_TIME):
-            places = first[begin : begin + _AT_A_TIME]
-            records = self._reader.records(origin, places)
+        for part in self._parts(origin, first):
+            records = part.records
             own = [each for each in records if selection.ledger in {None, each.evidence.ledger}]
             found.preview.untouched[Untouched.FOREIGN] += len(records) - len(own)
             judgeable = _judgeable(own, found.preview, action, accept_batches=accept_batches)
             found.preview.add(judgeable, plan, compiled)
-            found.preview.untouched[Untouched.MISSING] += len(places) - len(records)
-            found.looked += len(places)
+            found.preview.untouched[Untouched.MISSING] += part.looked_at - len(records)
+            found.looked += part.looked_at
             size += sum(len(each.value or b"") for each in records)
             if size > MOST_BYTES or time.monotonic() > deadline:
                 break
         found.preview.untouched = +found.preview.untouched
         return found
+
+    def _parts(self, origin: Origin, places: Sequence[tuple[int, int]]) -> Iterator[Part]:
+        for begin in range(0, len(places), _AT_A_TIME):
+            yield from self._reader.parts(origin, places[begin : begin + _AT_A_TIME])
 
     def _ledger(self, origin: Origin, positions: Positions) -> str | None:
         """Return the ledger of the record that was judged last, by the last record of each partition.

@@ -13,6 +13,7 @@ from tidegate.contracts.stream.report import BatchReport, ExpectationOutcome
 from tidegate.contracts.verdict import Severity, Stage
 from tidegate.gateway.access.principal import ANONYMOUS, Principal
 from tidegate.gateway.storage.database import Database
+from tidegate.gateway.storage.report_pages import ReportPage, ReportPlace
 from tidegate.gateway.storage.reports import Buckets, PastResult
 from tidegate.gateway.storage.sql import Stores
 from tidegate.gateway.storage.tables import StreamRow
@@ -150,10 +151,24 @@ class StreamReader:
     def batches(
         self, stream: str, since: datetime, until: datetime, limit: int = 1000
     ) -> tuple[BatchReport, ...]:
-        """List the batches committed in [since, until), newest first, at most `limit`. Raises NotFoundError."""
+        """List the batches on the first page of `page`. Raises NotFoundError."""
+        return self.page(stream, since, until, limit).reports
+
+    def page(
+        self,
+        stream: str,
+        since: datetime,
+        until: datetime,
+        limit: int,
+        older_than: ReportPlace | None = None,
+    ) -> ReportPage:
+        """Return the newest batches committed in [since, until), or the next ones; at most `limit`, of some MiB.
+
+        Raises NotFoundError.
+        """
         with self._database.reading() as stores:
             _known(stores, stream)
-            return stores.reports.reports(stream, since, until, limit)
+            return stores.reports.page(stream, since, until, limit, older_than)
 
     def volumes(self, stream: str, since: datetime, until: datetime, buckets: int) -> tuple[SparkBucket, ...]:
         """Count all and refused records in `buckets` equal slices of [since, until), empty ones included.

@@ -20,6 +20,7 @@ from tidegate.contracts.registry_client.messages import RegistryAnswer, send
 from tidegate.contracts.stream.control import EventKind, Heartbeat, StreamControl, StreamEvent, Trip
 from tidegate.contracts.stream.decide import BudgetWindow, Counted
 from tidegate.contracts.stream.reconciliation import HeartbeatAnswer, ReconciliationRequest
+from tidegate.contracts.stream.report import BatchReport
 from tidegate.contracts.stream.versions import not_obeyed
 from tidegate.contracts.verdict import Stage
 from tidegate.spark_jobs.job.replay_requests import NoReplays, RegistryReplays, Replays
@@ -29,6 +30,8 @@ log = structlog.get_logger()
 _POLL_SECONDS = 1.0
 _TRIES = 3
 _LONGEST_MESSAGE = 2000
+_MOST_REPORTS = 1000
+"""Maximum earlier batches that fill the window of an error budget."""
 
 
 class StreamPaused(StreamStopped):
@@ -208,7 +211,7 @@ class RegistryControl:
         self._is_filled = True
         accepted = self._known.accepted if self._known is not None else None
         try:
-            reports = requests.read_batches(send(self._client, requests.batches(self._stream, 1000)))
+            reports = self._newest_reports(budget.window_records)
         except (httpx.HTTPError, ValueError) as error:
             log.warning("budget_window_empty", stream=self._stream, error=str(error))
             return
@@ -220,6 +223,18 @@ class RegistryControl:
                 break
             earlier.append(Counted(report.records, report.quarantined + report.dropped))
         self.window.fill(earlier)
+
+    def _newest_reports(self, records: int) -> list[BatchReport]:
+        """Fetch the newest reports, until they count `records` records, or are _MOST_REPORTS."""
+        found: list[BatchReport] = []
+        older: str | None = None
+        while True:
+            answer = send(self._client, requests.batches(self._stream, _MOST_REPORTS - len(found), older))
+            found += requests.read_batches(answer)
+            older = requests.read_older(answer)
+            is_enough = len(found) >= _MOST_REPORTS or sum(each.records for each in found) >= records
+            if older is None or is_enough:
+                return found
 
     def _ask(self) -> None:
         held = self._etag if self._known is not None else None

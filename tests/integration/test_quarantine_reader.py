@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -16,7 +17,7 @@ from tidegate.contracts.stream.evidence import EventPointer, quarantine_headers
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
 from tidegate.contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
 from tidegate.gateway.embedded.broker import Broker
-from tidegate.gateway.streams.quarantine import Origin, QuarantineReader
+from tidegate.gateway.streams.quarantine import PART_BYTES, Origin, QuarantineReader
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -35,18 +36,29 @@ def origin(broker: Broker) -> Origin:
     origin = Origin(name, name)
     client = AdminClient({"bootstrap.servers": broker.bootstrap})
     topic = origin.quarantine_topic
-    client.create_topics([NewTopic(topic, 2, 1)])[topic].result(30)
+    made = NewTopic(topic, 2, 1, config={"max.message.bytes": str(2 * PART_BYTES)})
+    client.create_topics([made])[topic].result(30)
     while topic not in client.list_topics(timeout=30).topics:  # made is not yet known
         pass
     return origin
 
 
 def produce(
-    broker: Broker, origin: Origin, numbers: range, *, commits: bool = True, rule: str = "a-rule"
+    broker: Broker,
+    origin: Origin,
+    numbers: range,
+    *,
+    commits: bool = True,
+    rule: str = "a-rule",
+    padding: int = 0,
 ) -> None:
     """Write one transaction of records whose value and source offset are their number."""
     topic, name = origin.quarantine_topic, origin.contract_id
-    settings = {"bootstrap.servers": broker.bootstrap, "transactional.id": f"reader/{topic}"}
+    settings = {
+        "bootstrap.servers": broker.bootstrap,
+        "transactional.id": f"reader/{topic}",
+        "message.max.bytes": 2 * PART_BYTES,
+    }
     producer = Producer(settings)
     producer.init_transactions(30)
     producer.begin_transaction()
@@ -56,7 +68,7 @@ def produce(
     for number in numbers:
         producer.produce(
             topic,
-            value=str(number).encode(),
+            value=str(number).encode() + b" " * padding,
             partition=number % 2,
             headers=quarantine_headers(
                 EventPointer(origin.topic, number % 2, number), name, f"{name}@1.0.0", verdict
@@ -100,6 +112,33 @@ def test_one_record_by_its_place(broker: Broker, origin: Origin, reader: Quarant
     for partition, offset in ((1, 2), (1, 99), (5, 0)):
         with pytest.raises(NotFoundError):  # a transaction marker, past the end, no such partition
             reader.record(origin, partition, offset)
+
+
+def test_large_records_are_read_in_parts(broker: Broker, origin: Origin, reader: QuarantineReader) -> None:
+    """A registry with little memory reads any number of records of the size that a topic allows."""
+    for number in range(60):
+        produce(broker, origin, range(number, number + 1), padding=900_000)
+    places = [(partition, offset) for partition in (0, 1) for offset in range(100)]
+    tracemalloc.start()
+    read = [len(each.value or b"") for each in reader.records(origin, places, timedelta(seconds=60))]
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(read) == 60
+    assert peak < 3 * PART_BYTES < sum(read)
+
+
+def test_a_record_larger_than_a_part_is_a_part(
+    broker: Broker, origin: Origin, reader: QuarantineReader
+) -> None:
+    produce(broker, origin, range(2))
+    produce(broker, origin, range(2, 4), padding=PART_BYTES)
+    produce(broker, origin, range(4, 6))
+    places = [(partition, offset) for partition in (0, 1, 7) for offset in range(9)]
+    parts = list(reader.parts(origin, places, timedelta(seconds=60)))
+    found = [int(each.value or b"") for part in parts for each in part.records]
+    assert sorted(found) == [0, 1, 2, 3, 4, 5]
+    assert sum(part.looked_at for part in parts) == len(places)
+    assert all(sum(len(each.value or b"") > PART_BYTES for each in part.records) <= 1 for part in parts)
 
 
 def test_a_topic_that_is_not_there_is_empty(reader: QuarantineReader) -> None:

@@ -359,11 +359,12 @@ class StreamList(BaseModel):
 
 
 class BatchList(BaseModel):
-    """Batch reports, newest first."""
+    """Batch reports, newest first; `older` continues the list, null at its end."""
 
-    model_config = example({"batches": [REPORT]})
+    model_config = example({"batches": [REPORT], "older": None})
 
     batches: tuple[BatchReport, ...]
+    older: str | None = None
 
 
 class RefusalCount(BaseModel):

@@ -25,6 +25,7 @@ from tidegate.gateway.http.models.answers import (
 )
 from tidegate.gateway.http.models.examples import EXPECTATION_RESULT, REPORT, example
 from tidegate.gateway.http.problems import InvalidBody, responses
+from tidegate.gateway.storage.report_pages import ReportPlace
 
 router = APIRouter(prefix="/api/v1/streams", tags=["streams"])
 
@@ -103,9 +104,19 @@ def list_batches(
     factory: FactoryDep,
     time: TimeRangeDep,
     limit: Annotated[int, Query(ge=1, le=10_000, description="How many batches to give at most.")] = 1000,
+    older_than: Annotated[str | None, Query(max_length=60, description="`older` of an answer.")] = None,
 ) -> BatchList:
-    """List the batches committed in a range of time, newest first."""
-    return BatchList(batches=factory.streams().batches(stream, time.since, time.until, limit))
+    """List the batches committed in a range of time, newest first.
+
+    An answer ends after about 8 MiB of reports, and `older` continues it.
+    """
+    try:
+        place = None if older_than is None else ReportPlace.parse(older_than)
+    except ValueError as error:
+        problem = Problem("older_than", str(error))
+        raise InvalidBody("the list cannot be continued there", (problem,)) from error
+    found = factory.streams().page(stream, time.since, time.until, limit, place)
+    return BatchList(batches=found.reports, older=None if found.older is None else str(found.older))
 
 
 @router.get(

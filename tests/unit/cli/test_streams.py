@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from datetime import UTC, datetime
 from uuid import uuid4
 
 import pytest
 
 from tests.unit.cli.conftest import Ran, Run
+from tidegate.contracts.stream.bounds import MOST_PARTITIONS
 from tidegate.contracts.stream.control import Trip
+from tidegate.contracts.stream.report import BatchReport
+from tidegate.gateway.client.registry import RegistryClient
 from tidegate.gateway.factory import Factory
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
 STREAM = "hospital.admissions"
+MakeReport = Callable[..., BatchReport]
 
 
 def last_line(ran: Ran) -> str:
@@ -31,6 +36,20 @@ def test_a_stream_is_paused_with_a_reason_and_resumed(tidegate: Run) -> None:
     )
     resumed = tidegate("resume", STREAM)
     assert (resumed.returncode, last_line(resumed)) == (0, f"{STREAM} is running")
+
+
+def test_all_batches_are_fetched_though_one_answer_cannot_hold_them(
+    registry: str, factory: Factory, make_report: MakeReport
+) -> None:
+    """The demo sums them: it would wait without end for those that are left out."""
+    offsets = dict.fromkeys(range(MOST_PARTITIONS), 10**18)
+    for n in range(1, 6):  # of 2.7 MB each
+        factory.reports().record(
+            STREAM, make_report(n, committed_at=datetime.now(UTC), start=offsets, end=offsets)
+        )
+    with RegistryClient(registry) as client:
+        assert [each.n for each in client.batches(STREAM)] == [5, 4, 3, 2, 1]
+        assert client.batches("unknown") == ()
 
 
 @pytest.mark.usefixtures("registry")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
@@ -34,7 +34,7 @@ from tidegate.gateway.factory import Factory
 from tidegate.gateway.http.desk import replay_views
 from tidegate.gateway.http.models.examples import CONTRACT
 from tidegate.gateway.streams.problems import ProblemQuery
-from tidegate.gateway.streams.quarantine import Origin, QuarantinedRecord, QuarantineReader
+from tidegate.gateway.streams.quarantine import Origin, Part, QuarantinedRecord, QuarantineReader
 from tidegate.gateway.streams.quarantine_index.closures import add_closures, keep_reasons
 from tidegate.gateway.streams.replay_previews import ProblemSelection, ReplayPreviews
 
@@ -133,7 +133,7 @@ class Kept(QuarantineReader):
     def topic_id(self, origin: Origin) -> str:  # noqa: ARG002 - as the reader has it
         return "id"
 
-    def records(self, origin: Origin, *_: Any) -> list[QuarantinedRecord]:
+    def parts(self, origin: Origin, *_: Any) -> Iterator[Part]:
         found = []
         for age, violation, end in ((63, REFUSED_WITH_BATCH, {0: 3}), (999, AGE, None)):
             source = EventPointer(origin.topic, 0, age)
@@ -144,7 +144,7 @@ class Kept(QuarantineReader):
             assert evidence is not None
             value = json.dumps({"admission_id": "A-7731", "age": age}).encode()
             found.append(QuarantinedRecord(source, now(), None, value, headers, evidence))
-        return found
+        yield Part(found, len(found))
 
 
 def test_records_that_were_refused_with_their_batch_are_previewed_if_the_request_takes_them(
@@ -173,12 +173,12 @@ def test_records_that_were_refused_with_their_batch_are_previewed_if_the_request
 class OfTwoLedgers(Kept):
     """A reader of records that an archived ledger refused before the one of now."""
 
-    def records(
-        self, origin: Origin, positions: Iterable[tuple[int, int]], *_: Any
-    ) -> list[QuarantinedRecord]:
-        first, second = super().records(origin)
+    def parts(self, origin: Origin, positions: Iterable[tuple[int, int]], *_: Any) -> Iterator[Part]:
+        (both,) = super().parts(origin)
+        first, second = both.records
         found = {(0, 0): (second, "archived", 1), (0, 2): (first, "of-now", 2)}
-        return [_refused_by(*found[each]) for each in positions]
+        for each in positions:
+            yield Part([_refused_by(*found[each])], 1)
 
 
 def _refused_by(record: QuarantinedRecord, ledger: str, judged_at: int) -> QuarantinedRecord:

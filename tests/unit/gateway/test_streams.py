@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from tests.marks import examples
 from tests.unit.conftest import know
 from tidegate.contracts.errors import ConflictError, NotFoundError
-from tidegate.contracts.stream.bounds import MOST_RULES
+from tidegate.contracts.stream.bounds import MOST_PARTITIONS, MOST_RULES
 from tidegate.contracts.stream.counts import RuleCount
 from tidegate.contracts.stream.report import BatchReport
 from tidegate.contracts.verdict import Severity, Stage
@@ -165,6 +165,37 @@ def test_batches_come_newest_first_from_a_half_open_range(
     streams = factory.streams()
     assert streams.batches(STREAM, NOON + MINUTE, NOON + 4 * MINUTE) == tuple(reports[2::-1])
     assert streams.batches(STREAM, NOON, NOON + 9 * MINUTE, limit=2) == tuple(reports[:1:-1])
+
+
+def test_an_answer_of_batches_ends_after_some_bytes_and_can_be_continued(
+    client: Any, book: ReportService, make_report: MakeReport
+) -> None:
+    offsets = dict.fromkeys(range(MOST_PARTITIONS), 10**18)
+    for n in range(1, 6):  # two of them are committed at the same time
+        book.record(STREAM, make_report(n, committed_at=NOON + n // 2 * MINUTE, start=offsets, end=offsets))
+    asked = f"/api/v1/streams/{STREAM}/batches?since=2026-07-01T00:00:00Z&until=2026-07-02T00:00:00Z"
+    first = client.get(asked)
+    assert len(first.content) < 12 << 20
+    assert [each["n"] for each in first.json()["batches"]] == [5, 4, 3, 2]
+    second = client.get(f"{asked}&older_than={first.json()['older']}").json()
+    assert [each["n"] for each in second["batches"]] == [1]
+    assert second["older"] is None
+
+
+def test_every_page_of_batches_continues_the_one_before(
+    client: Any, book: ReportService, make_report: MakeReport
+) -> None:
+    for n in range(1, 8):  # all committed at the same time
+        book.record(STREAM, make_report(n))
+    asked = f"/api/v1/streams/{STREAM}/batches?since=2026-07-01T00:00:00Z&until=2026-07-02T00:00:00Z&limit=3"
+    found, older = [], ""
+    while older is not None:
+        answer = client.get(asked + older).json()
+        found.append([each["n"] for each in answer["batches"]])
+        older = answer["older"] and f"&older_than={answer['older']}"
+    assert found == [[7, 6, 5], [4, 3, 2], [1]]
+    for place in ("x", "1-", "1-²", f"1-{10**19}"):
+        assert client.get(f"{asked}&older_than={place}").status_code == 422
 
 
 def test_refusals_are_counted_by_rule_in_equal_slices(

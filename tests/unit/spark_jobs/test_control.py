@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 from tests.unit.spark_jobs.registry_line import CuttableLine
 from tidegate.contracts.document.model import ErrorBudget
 from tidegate.contracts.errors import StreamStopped, Unavailable
+from tidegate.contracts.stream.bounds import MOST_PARTITIONS
 from tidegate.contracts.stream.control import EventKind, Heartbeat, Trip
 from tidegate.contracts.stream.decide import Counted
 from tidegate.contracts.stream.report import BatchReport
@@ -223,6 +224,20 @@ def test_a_window_reaches_back_to_before_this_process_but_not_past_what_was_acce
     line.is_cut = True
     with pytest.raises(Unavailable):
         filled(150)
+
+
+def test_a_window_reaches_back_over_reports_too_large_for_one_answer(
+    line: CuttableLine, factory: Factory, make_report: MakeReport
+) -> None:
+    now = datetime.now(UTC)
+    offsets = dict.fromkeys(range(MOST_PARTITIONS), 10**18)
+    for n in range(1, 7):  # of 2.7 MB each
+        large = make_report(n, committed_at=now, quarantined=n, start=offsets, end=offsets)
+        factory.reports().record(STREAM, large)
+    control = control_over(line)
+    control.fill_window(ErrorBudget(ratio=0.1, window_records=10_000))
+    earlier = control.window.context(is_accepted=False).earlier
+    assert earlier == tuple(Counted(100, n) for n in (6, 5, 4, 3, 2, 1))
 
 
 def test_a_window_reaches_not_past_a_batch_that_was_refused_as_a_whole(
