@@ -193,7 +193,7 @@ def test_a_report_is_kept_once_and_shown(client: Any, make_contract: MakeContrac
     time = {"since": "2026-07-01T12:00:00Z", "until": "2026-07-01T14:00:00+02:00"}
     assert problem(client.get(BATCHES, params=time))["detail"] == "the range is empty"
     time["until"] = "2026-07-01T12:01:00Z"
-    assert client.get(BATCHES, params=time).json() == {"batches": [REPORT]}
+    assert client.get(BATCHES, params=time).json() == {"batches": [REPORT], "older": None}
     refusals = client.get("/api/v1/streams/hospital.admissions/refusals", params={**time, "buckets": 2})
     assert refusals.json() == {
         "buckets": [
@@ -234,7 +234,7 @@ def test_a_report_that_cannot_be_answers_422_with_the_place(
 def test_a_field_of_a_newer_job_is_ignored_and_not_kept(client: Any) -> None:
     assert client.post(BATCHES, orjson.dumps(REPORT | {"payload": "x"})).is_success
     kept = client.get(BATCHES, params={"since": "2026-07-01T12:00:00Z"}).json()
-    assert kept == {"batches": [REPORT]}
+    assert kept == {"batches": [REPORT], "older": None}
 
 
 @pytest.mark.parametrize(

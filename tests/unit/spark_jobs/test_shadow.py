@@ -205,7 +205,7 @@ def test_while_the_registry_does_not_answer_it_is_asked_again(
     ("broken", "told"),
     [
         (404, "the registry answers 404 to the request for version 2.0.0"),
-        ({"kind": "nothing"}, "registry:a.b@2.0.0"),
+        ({"apiVersion": "of a later release"}, "registry:a.b@2.0.0"),
     ],
 )
 def test_one_that_is_gone_or_does_not_compile_is_reported_and_not_asked_for_again(
