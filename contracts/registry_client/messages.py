@@ -11,8 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel, SecretStr
 
-_PROBLEM = "urn:tidegate:problem:"
-_NOT_FOUND = f"{_PROBLEM}not-found"
+_NOT_FOUND = "urn:tidegate:problem:not-found"
 _MOST_DETAIL = 300
 
 M = TypeVar("M", bound=BaseModel)
@@ -74,12 +73,14 @@ class RegistryAnswer:
 
     @property
     def is_final(self) -> bool:
-        """Return whether the registry has taken or refused the request. A redirect or a page of a proxy is neither.
+        """Return whether the request is done: it was taken, or would be refused again.
 
-        Neither is a rejected key, which may be in the middle of its rotation.
+        A redirect, a 404 of a proxy and a key in the middle of its rotation pass. What a proxy finds too large does not.
         """
-        is_its_own = str(self.document.get("type", "")).startswith(_PROBLEM)
-        return self.is_success or (self.is_refused and is_its_own and self.status != HTTPStatus.UNAUTHORIZED)
+        if self.is_missing:
+            return self.is_unknown
+        passes = self.status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.REQUEST_TIMEOUT}
+        return self.is_success or (self.is_refused and not passes)
 
     @property
     def is_missing(self) -> bool:

@@ -16,6 +16,7 @@ from tidegate.spark_jobs.job.reports import RegistryReporter
 
 PAGE = httpx.Response(404, html="<h1>default backend</h1>")
 OWN = httpx.Response(404, json={"type": "urn:tidegate:problem:not-found"})
+TOO_LARGE = httpx.Response(413, html="<h1>413 Request Entity Too Large</h1>")
 
 
 def posted(answers: list[httpx.Response], report: BatchReport, monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -55,9 +56,10 @@ def test_a_report_is_kept_until_the_registry_itself_answers(
     assert posted(answers, make_report(7), monkeypatch) == [302, 404, 401, 408, 503, 200]
 
 
-def test_a_report_that_the_registry_refuses_is_logged_and_holds_up_no_other(
-    make_report: Callable[..., BatchReport], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("refusal", [OWN, TOO_LARGE])
+def test_a_report_that_is_refused_for_good_is_logged_and_holds_up_no_other(
+    make_report: Callable[..., BatchReport], monkeypatch: pytest.MonkeyPatch, refusal: httpx.Response
 ) -> None:
     with capture_logs() as logs:
-        assert posted([OWN], make_report(7), monkeypatch) == [404]
+        assert posted([refusal], make_report(7), monkeypatch) == [refusal.status_code]
     assert [each["event"] for each in logs] == ["report_refused"]
