@@ -116,8 +116,7 @@ def test_one_record_by_its_place(broker: Broker, origin: Origin, reader: Quarant
 
 def test_large_records_are_read_in_parts(broker: Broker, origin: Origin, reader: QuarantineReader) -> None:
     """A registry with little memory reads any number of records of the size that a topic allows."""
-    for number in range(60):
-        produce(broker, origin, range(number, number + 1), padding=900_000)
+    produce(broker, origin, range(60), padding=900_000)
     places = [(partition, offset) for partition in (0, 1) for offset in range(100)]
     tracemalloc.start()
     read = [len(each.value or b"") for each in reader.records(origin, places, timedelta(seconds=60))]

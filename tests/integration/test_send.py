@@ -114,7 +114,9 @@ def test_several_columns_are_a_key_as_a_json_object(
     assert json.loads(message.value() or b"") == {"id": "x", "n": 7, "shop": "north"}
 
 
-@pytest.mark.parametrize("framing", ["confluent-prefix", "confluent-header"])
+@pytest.mark.parametrize(
+    "framing", ["confluent-prefix", pytest.param("confluent-header", marks=pytest.mark.full)]
+)
 def test_avro_is_framed_with_the_ids_of_the_registry(
     broker: Broker, make_topic: Callable[..., str], registry: str, tmp_path: Path, framing: str
 ) -> None:

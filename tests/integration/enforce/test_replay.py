@@ -164,6 +164,7 @@ def test_an_instance_that_is_overtaken_in_a_replay_writes_nothing(
     require_exactly_once(line, refused)
 
 
+@pytest.mark.full
 def test_chunks_of_a_replay_and_live_batches_take_turns(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     """While each chunk waits for its commit, a batch of the stream is judged and published."""
     monkeypatch.setattr(replay_chunk, "CHUNK_RECORDS", 2)

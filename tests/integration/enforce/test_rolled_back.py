@@ -227,7 +227,6 @@ def test_the_staged_snapshot_says_where_the_ledger_will_stand(line: Line) -> Non
     }
 
 
-@pytest.mark.full
 def test_a_delta_table_that_is_restored_stops_the_stream(make_line: Callable[..., Line]) -> None:
     """RESTORE takes the rows back and leaves the ledger where it is."""
     line = make_line(sink="delta")
@@ -248,9 +247,7 @@ def test_a_delta_table_that_is_restored_stops_the_stream(make_line: Callable[...
     assert line.reconcile().holds
 
 
-@pytest.mark.parametrize(
-    "moment", ["in the transaction", *full("before the transaction", "before the merge")]
-)
+@pytest.mark.parametrize("moment", full("in the transaction", "before the transaction", "before the merge"))
 def test_a_delta_table_that_is_restored_while_a_batch_is_published_stops_the_stream(
     make_line: Callable[..., Line], monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:

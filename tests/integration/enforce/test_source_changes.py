@@ -210,12 +210,10 @@ def test_an_idle_stream_starts_although_retention_has_passed_its_mark(line: Line
     assert after == before.claim(1, after.instance)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("sink", "output", "amount"),
-    [
-        ("iceberg", quarantine_topic, 999),
-        pytest.param("kafka", accepted_topic, 1, marks=pytest.mark.full),
-    ],
+    [("iceberg", quarantine_topic, 999), ("kafka", accepted_topic, 1)],
 )
 def test_a_mark_is_past_the_transaction_markers_of_its_stream(
     make_line: Callable[..., Line], sink: str, output: Callable[[str], str], amount: int

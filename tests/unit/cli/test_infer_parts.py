@@ -38,6 +38,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(infer_parts, "processors", lambda: 2)
 
 
+@pytest.mark.full
 def test_very_large_files_of_several_parts_name_spark(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
