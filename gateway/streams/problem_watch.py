@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -33,6 +34,10 @@ from tidegate.gateway.streams.quarantine_index.similarity import joined_problems
 _EVERY: Final = timedelta(seconds=15)
 _MUTED_EVERY: Final = timedelta(minutes=1)
 _EXPIRED_EVERY: Final = timedelta(hours=1)
+_CHECK_SECONDS: Final = 2.0
+"""Maximum time for the checks of one call: the index reads nothing meanwhile, and its leases lapse after 30 s."""
+_REST: Final = 4
+"""Pause between two calls that check, as a multiple of the time of the checks."""
 _RECENT: Final = timedelta(hours=1)
 """Maximum age of the first record of a problem that is reported as new: indexing an old topic sends no alerts."""
 _QUIET_AFTER_SURGE: Final = timedelta(hours=24)
@@ -94,39 +99,48 @@ class ProblemWatch:
         self._database = database
         self._now = now
         self._announce = announce
-        self._changed: set[str] = set()
+        # In the order of their checks, so that a busy stream keeps no other waiting.
+        self._changed: dict[str, None] = {}
         self._check_at = self._check_muted_at = self._check_expired_at = now()
 
     def notify(self, streams: Collection[str]) -> None:
         """Record that streams have new records, and check them if a check is due.
 
-        A stream whose check fails is checked again in the next round. Raises Unavailable, or another error of a check,
-        after the others.
+        Streams for which a call has no time are checked by the next ones. A stream whose check fails is checked again
+        after the others. Raises Unavailable, or another error of a check, after the others.
         """
-        self._changed |= set(streams)
+        self._add(streams)
         now = self._now()
         if now >= self._check_muted_at:
             self._check_muted_at = now + _MUTED_EVERY
-            self._changed |= self._database.read(
-                lambda stores: stores.problems.streams(ProblemState.MUTED.value)
-            )
+            self._add(self._database.read(lambda stores: stores.problems.streams(ProblemState.MUTED.value)))
         if now >= self._check_expired_at:
             self._check_expired_at = now + _EXPIRED_EVERY
-            self._changed |= self._database.read(
-                lambda stores: {each for each in stores.problems.streams() if _expiries(stores, each, now)}
-            )
+            self._add(self._database.read(lambda stores: stores.problems.streams()))
         if self._changed and now >= self._check_at:
-            self._check_at = now + _EVERY
-            failure: Exception | None = None
-            for stream in sorted(self._changed):
-                try:
-                    self.check(stream)
-                except Exception as error:  # noqa: BLE001 - it is raised after the checks of the other streams
-                    failure = error
-                else:
-                    self._changed.remove(stream)
-            if failure is not None:
-                raise failure
+            self._check_some(now)
+
+    def _add(self, streams: Collection[str]) -> None:
+        self._changed |= dict.fromkeys(sorted(streams))
+
+    def _check_some(self, now: datetime) -> None:
+        """Check the streams that have waited longest, until _CHECK_SECONDS have passed."""
+        failure: Exception | None = None
+        begin = time.monotonic()
+        spent = 0.0
+        for stream in tuple(self._changed):
+            del self._changed[stream]
+            try:
+                self.check(stream)
+            except Exception as error:  # noqa: BLE001 - it is raised after the checks of the other streams
+                self._changed[stream] = None
+                failure = error
+            spent = time.monotonic() - begin
+            if spent >= _CHECK_SECONDS:
+                break
+        self._check_at = now + max(_EVERY, timedelta(seconds=spent * _REST))
+        if failure is not None:
+            raise failure
 
     def check(self, stream: str) -> None:
         """Make the automatic changes of a stream's problems, and notify once per event. Raises Unavailable."""

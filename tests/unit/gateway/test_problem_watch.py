@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,6 +16,7 @@ from tidegate.contracts.stream.positions import Positions
 from tidegate.gateway.access.principal import Forbidden, Principal, read_grants
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.http.models.examples import CONTRACT
+from tidegate.gateway.streams import problem_watch
 from tidegate.gateway.streams.problem_states import Mute, ProblemState
 from tidegate.gateway.streams.problem_watch import NewsKind, ProblemNews, ProblemWatch, resolve_emptied
 from tidegate.gateway.streams.problems import ProblemQuery, ProblemService
@@ -109,6 +111,34 @@ def test_a_check_that_fails_is_made_again_and_keeps_no_other_waiting(
     monkeypatch.setattr(world.watch, "check", lambda stream: pytest.fail(f"{stream} has nothing new"))
     world.now += timedelta(seconds=15)
     world.watch.notify(())
+
+
+def test_checks_of_many_streams_leave_time_for_the_index(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The index reads nothing while streams are checked, so a call checks some and the next calls the others."""
+    elapsed, checked = 0.0, list[str]()
+    monkeypatch.setattr(problem_watch, "time", SimpleNamespace(monotonic=lambda: elapsed))
+
+    def check(stream: str) -> None:
+        nonlocal elapsed
+        elapsed += 0.9
+        checked.append(stream)
+
+    monkeypatch.setattr(world.watch, "check", check)
+    streams = [f"s{number}" for number in range(7)]
+    world.watch.notify(streams)
+    assert checked == streams[:3]
+    world.now += timedelta(seconds=10)  # less than four times the time of the checks
+    world.watch.notify(())
+    assert checked == streams[:3]
+    for _ in range(2):
+        world.now += timedelta(seconds=15)
+        world.watch.notify(("s0",))  # it has records again, and waits for the others
+    assert checked == [*streams, "s0"]
+    world.now += timedelta(seconds=15)
+    world.watch.notify(())
+    assert checked == [*streams, "s0"]
 
 
 def test_a_first_index_of_an_old_topic_tells_of_nothing(world: World) -> None:
