@@ -52,6 +52,7 @@ MEANINGS: Final = {
     "lease_lost": "Another instance has taken the lease of a stream while this one was silent; this one becomes the standby.",
     "lease_not_released": "The lease of a stream that ended could not be released; a standby waits until it expires.",
     "lease_not_renewed": "The broker did not accept a renewal of a lease; logged once until one succeeds.",
+    "lease_not_taken": "A standby could not read or write the lease; logged once until the owner renews it.",
     "lease_unavailable": "The job may not use the group of the lease, or the topic is missing; the stream runs without a lease.",
     "maintenance_put_off": "Another stream of the job compacts its table; this stream waits for the next round.",
     "offsets_not_told": "The job could not commit its position to its consumer group, which only lag tools read.",

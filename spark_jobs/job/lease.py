@@ -145,6 +145,7 @@ class Lease:
 
     def _await_free(self, stopping: Event, stand_by: Callable[[], None]) -> bool:
         seen, since = self._read(), time.monotonic()
+        has_failed = False
         while not stopping.is_set():
             try:
                 if self._is_free(seen) or time.monotonic() - since >= self._seconds:
@@ -158,6 +159,9 @@ class Lease:
                 # A standby has seen the topic. A broker that has just started does not know it for a moment.
                 if not self.is_waiting or _code(error) in _FORBIDDEN:
                     raise
+                if not has_failed:
+                    log.warning("lease_not_taken", stream=self._stream, error=str(error))
+                has_failed = True
                 # The owner may not reach the broker either, and cannot renew its lease: its time starts again.
                 since = time.monotonic()
                 stopping.wait(self._seconds / _LOOKS)
@@ -165,7 +169,7 @@ class Lease:
             if entry is not None and entry.owner == self._owner:
                 return not stopping.is_set() or self._give_back()
             if entry != seen:
-                seen, since = entry, time.monotonic()
+                seen, since, has_failed = entry, time.monotonic(), False
         return False
 
     def _note_waiting(self, seen: _Entry | None, stand_by: Callable[[], None]) -> None:

@@ -12,6 +12,7 @@ from threading import Event
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from pydantic import SecretStr
+from structlog.testing import capture_logs
 
 from tidegate.spark_jobs.job import lease as job_lease
 from tidegate.spark_jobs.job.lease import Lease, _Entry, _has_died, _machine, lease_group
@@ -140,5 +141,8 @@ def test_a_standby_waits_for_a_topic_that_a_new_broker_does_not_know_yet(
     monkeypatch.setattr(Lease, "_write", write)
     monkeypatch.setattr(Lease, "_begin_renewal", lambda _: begun.append("lease"))
     begun: list[str] = []
-    assert lease.acquire("topic", Event(), lambda: begun.append("standby"))
+    with capture_logs() as told:
+        assert lease.acquire("topic", Event(), lambda: begun.append("standby"))
     assert begun == ["standby", "lease"]
+    assert [each["event"] for each in told] == ["stream_standing_by", "lease_not_taken"]  # once for two failures
+    assert "UNKNOWN_TOPIC_OR_PART" in told[1]["error"]
