@@ -115,7 +115,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def length_of(nanoseconds: int | Fraction) -> str:
-    """Write a length of time: its two largest units, rounded down; below a second exactly."""
+    """Return a length of time: its two largest units, rounded down; below a second, milliseconds to the nanosecond."""
     seconds, rest = divmod(nanoseconds, _NANOSECONDS)
     parts = []
     for size, unit in _UNITS:
@@ -126,7 +126,7 @@ def length_of(nanoseconds: int | Fraction) -> str:
             break
     if parts:
         return " ".join(parts[:2])
-    return f"{float(Fraction(rest, 10**6)):g} ms"
+    return f"{float(Fraction(rest, 10**6)):.6f}".rstrip("0").rstrip(".") + " ms"
 
 
 def time_of(value: Any, time: str) -> str:

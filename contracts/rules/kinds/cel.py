@@ -12,7 +12,7 @@ from tidegate.contracts.rules.compiled import FieldCheck
 from tidegate.contracts.rules.rule_kind import BrokenExpression, RuleKind, Scope, Values
 from tidegate.contracts.words import shown
 
-_CITED = re.compile(r"\bthis((?:\.[A-Za-z_][A-Za-z0-9_]*+)++)(?!\()")
+_CITED = re.compile(r"\bthis((?:\.[A-Za-z_][A-Za-z0-9_]*+)++)(?!\s*\()")
 _KEYED = re.compile(r"""\bthis\[\s*(?:'([^'\\]+)'|"([^"\\]+)")\s*\]""")
 _BARE = re.compile(r"\bthis\b(?!\s*[.\[])")
 

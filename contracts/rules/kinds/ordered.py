@@ -19,6 +19,7 @@ from tidegate.contracts.rules.rule_kind import OutOfOrder, RuleKind, Scope, Valu
 from tidegate.contracts.rules.values import (
     DATES,
     DATES_OR_INSTANTS,
+    DURATIONS,
     INSTANTS,
     LOCAL_TIMES,
     NUMBERS,
@@ -58,7 +59,7 @@ class OrderedKind(RuleKind[Ordered]):
         disorder = _pair_disorder if len(keys) == 2 else _any_disorder
         breaks = disorder(keys, in_order, absent=rule.nulls == "violate")
         paths = tuple(tokens(pointer) for pointer in rule.fields)
-        message = _disorder(rule, is_of_numbers=is_of_numbers)
+        message = _disorder(rule, is_of_amounts=_is_of_amounts(orders[0]))
         return FieldCheck(paths, breaks, self.place(rule), message, when_missing(rule.fields, rule.nulls))
 
     def fields(self, rule: Ordered) -> tuple[str, ...]:
@@ -85,16 +86,16 @@ class OrderedKind(RuleKind[Ordered]):
             if first is None or second is None:
                 continue
             is_numbers = order.name == NUMBERS.name
-            if is_numbers:
-                if is_nan(first) or is_nan(second):
-                    return f"{values.name(high)} {shown(values[high])} is in no order with {values.name(low)} {shown(values[low])}"
-                first, second = exact(first), exact(second)
-            if first < second or (first == second and not rule.strict):
-                continue
             left, right = (
                 shown(values[name]) if is_numbers else time_of(values[name], next(iter(field.times), ""))
                 for name, field in ((high, other or one), (low, one))
             )
+            if _is_unordered(first, second, is_numbers=is_numbers):
+                return f"{values.name(high)} {left} is in no order with {values.name(low)} {right}"
+            if is_numbers:
+                first, second = exact(first), exact(second)
+            if first < second or (first == second and not rule.strict):
+                continue
             if first == second:
                 return f"{values.name(high)} {left} is the same as {values.name(low)}"
             if order.name not in {DATES.name, INSTANTS.name, LOCAL_TIMES}:
@@ -107,11 +108,24 @@ class OrderedKind(RuleKind[Ordered]):
         """Return the order that the fields should have."""
         found = fields.find(rule.fields[0])
         order = None if found is None else order_of(found)
-        above, not_below = ("above", "not below") if order is NUMBERS else ("after", "not before")
+        is_of_amounts = order is not None and _is_of_amounts(order)
+        above, not_below = ("above", "not below") if is_of_amounts else ("after", "not before")
         words = [name_of(pointer) for pointer in rule.fields]
         if len(words) > 2:
             return f"{', '.join(words)} in {'rising' if rule.strict else 'this'} order"
         return f"{words[1]} {above if rule.strict else not_below} {words[0]}"
+
+
+def _is_unordered(first: Any, second: Any, *, is_numbers: bool) -> bool:
+    """Return whether no key is below the other, nor are they equal: NaN, and durations such as P1M and P30D."""
+    if is_numbers:
+        return is_nan(first) or is_nan(second)
+    return not (first < second or second < first or first == second)
+
+
+def _is_of_amounts(order: Order) -> bool:
+    """Return whether values are above and below each other, not after and before."""
+    return order.name in {NUMBERS.name, DURATIONS.name}
 
 
 def _gap(later: Any, earlier: Any, *, is_days: bool) -> str:
@@ -161,16 +175,17 @@ def _compare(holds: Test, one: Any, other: Any) -> bool:
     return holds(one, other)
 
 
-def _disorder(rule: Ordered, *, is_of_numbers: bool) -> str:
+def _disorder(rule: Ordered, *, is_of_amounts: bool) -> str:
     names = [pointer.removeprefix("/") for pointer in rule.fields]
     if len(names) == 2:
-        after, before = ("above", "below") if is_of_numbers else ("after", "before")
+        after, before = ("above", "below") if is_of_amounts else ("after", "before")
         return f"{names[1]} is {f'not {after}' if rule.strict else before} {names[0]}"
     return f"{', '.join(names)} do not {'increase' if rule.strict else 'stand in order'}"
 
 
 def _orders(rule: Ordered, scope: Scope) -> list[Order]:
     orders: list[Order] = []
+    first = ""  # the field of orders[0]
     is_either = any(
         (found := scope.fields.find(pointer)) is not None and order_of_moments(found) is DATES_OR_INSTANTS
         for pointer in rule.fields
@@ -200,9 +215,12 @@ def _orders(rule: Ordered, scope: Scope) -> list[Order]:
         if is_either and order in {DATES, INSTANTS}:
             order = DATES_OR_INSTANTS
         if orders and order.name != orders[0].name:
-            first = f"`{rule.fields[0]}` {orders[0].name}"
             how = _HOW if order.moment is not None and orders[0].moment is not None else ""
-            scope.refuse(place, f"`{pointer}` holds {order.name} and {first}: they do not compare{how}")
+            scope.refuse(
+                place,
+                f"`{pointer}` holds {order.name} and `{first}` {orders[0].name}: they do not compare{how}",
+            )
+        first = first or pointer
         orders.append(order)
     return orders
 

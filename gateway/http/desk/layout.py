@@ -100,6 +100,8 @@ def _keep(lines: Iterator[Line], head_lines: int) -> list[Line]:
             kept.append(line)
             after -= 1
         elif line.skipped_bytes:
+            if skipped:
+                kept.append(Line(0, skipped=skipped))
             kept.append(line)
             skipped = 0
         else:
@@ -124,7 +126,7 @@ class _Typesetter:
         self._next_mask = 0
         self._line = Line(1)
         self._shown_until = 0
-        self._last_needed = head_lines
+        self._last_needed = head_lines - CONTEXT_LINES  # lines after the head are no context of it
 
     def lines(self) -> Iterator[Line]:
         """Yield the lines of the record; stop early after the head and the last mark."""

@@ -1,8 +1,16 @@
 from __future__ import annotations
 
 import json
+import re
 
-from tidegate.gateway.http.desk.layout import Line, MarkedBytes, hex_rows, lay_out
+from tidegate.gateway.http.desk.layout import (
+    CONTEXT_LINES,
+    MOST_MARKED_LINES,
+    Line,
+    MarkedBytes,
+    hex_rows,
+    lay_out,
+)
 from tidegate.gateway.http.desk.wording import visible_runs
 from tidegate.gateway.streams.masking import HiddenBytes
 
@@ -56,6 +64,23 @@ def test_the_head_and_the_surroundings_of_marks_are_kept() -> None:
     assert shown[3] == "(694 lines, 0 bytes)"
     assert shown[4:13] == [f"  {number}," for number in range(696, 705)]
     assert shown[13] == f"(0 lines, {len(data) - data.index(b'705')} bytes)"
+
+
+def test_every_line_that_is_left_out_is_counted() -> None:
+    data = json.dumps(list(range(1000)), separators=(",", ":")).encode()
+    shown = written(lay_out(data, head_lines=3))
+    assert shown == ["[", "  0,", "  1,", f"(0 lines, {len(data) - data.index(b'2')} bytes)"]
+
+
+def test_marked_lines_beyond_the_most_are_counted_as_left_out() -> None:
+    data = json.dumps([*range(2000)], separators=(",", ":")).encode()
+    starts = [match.start() for match in re.finditer(rb"\d+", data)][:1000]
+    shown = written(lay_out(data, [MarkedBytes(at, at + 1, (1,)) for at in starts], head_lines=3))
+    assert shown[MOST_MARKED_LINES + 2 :] == [
+        f"  {MOST_MARKED_LINES + 1},",
+        f"({1000 - MOST_MARKED_LINES - 2 + CONTEXT_LINES} lines, 0 bytes)",
+        f"(0 lines, {len(data) - data.index(b'1004')} bytes)",
+    ]
 
 
 def test_past_the_head_objects_without_a_mark_are_one_line() -> None:

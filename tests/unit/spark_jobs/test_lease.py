@@ -144,5 +144,8 @@ def test_a_standby_waits_for_a_topic_that_a_new_broker_does_not_know_yet(
     with capture_logs() as told:
         assert lease.acquire("topic", Event(), lambda: begun.append("standby"))
     assert begun == ["standby", "lease"]
-    assert [each["event"] for each in told] == ["stream_standing_by", "lease_not_taken"]  # once for two failures
+    assert [each["event"] for each in told] == [
+        "stream_standing_by",
+        "lease_not_taken",
+    ]  # once for two failures
     assert "UNKNOWN_TOPIC_OR_PART" in told[1]["error"]

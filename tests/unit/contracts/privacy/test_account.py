@@ -28,6 +28,7 @@ FIELDS: dict[str, Any] = {
     "t": {"type": "string", "format": "date-time"},
     "u": {"type": "string", "format": "date-time"},
     "d": {"type": "string", "format": "duration"},
+    "e": {"type": "string", "format": "duration"},
     "in": {"type": "object", "properties": {"x": {"type": "number"}}},
 }
 SETS: dict[str, Any] = {"reference_sets": {"wards": {"values": ["icu", "er"]}}}
@@ -59,6 +60,8 @@ RULES: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
     ({"kind": "ordered", "fields": ["/a", "/b", "/c"]}, {"a": "2026-10-01", "b": "2026-10-03", "c": "2026-10-02"}, "c 2026-10-02 is 1 day before b 2026-10-03", "a, b, c in this order"),
     ({"kind": "ordered", "fields": ["/t", "/u"]}, {"t": "2026-10-01T12:00:00Z", "u": "2026-10-01T11:58:30Z"}, "u 2026-10-01T11:58:30Z is 1 minute 30 seconds before t 2026-10-01T12:00:00Z", "u not before t"),
     ({"kind": "ordered", "fields": ["/n", "/m"]}, {"n": 5, "m": 4.5}, "m 4.5 is below n 5", "m not below n"),
+    ({"kind": "ordered", "fields": ["/d", "/e"]}, {"d": "PT3H", "e": "PT2H"}, "e PT2H is below d PT3H", "e not below d"),
+    ({"kind": "ordered", "fields": ["/d", "/e"]}, {"d": "P1M", "e": "P30D"}, "e P30D is in no order with d P1M", "e not below d"),
     ({"kind": "required_when", "field": "/s", "when": {"field": "/n", "equals": 1}}, {"n": 1}, "s is missing although n is 1", "a value in s, or n other than 1"),
     ({"kind": "required_when", "field": "/s", "when": {"field": "/n", "one_of": [1, 2]}}, {"n": 2}, "s is missing although n is 2", "a value in s, or n other than 1, 2"),
     ({"kind": "required_when", "field": "/s", "when": {"field": "/n", "present": True}}, {"n": 3}, "s is missing although n is 3", "a value in s, or no n"),
@@ -101,6 +104,13 @@ def test_each_element_that_breaks_a_rule_is_reported() -> None:
     ]
     compiled = plan(schema, rules=rules, classification={"/lines/*/net": "pii"})
     assert all("5" not in each.sentence and each.is_guarded for each in told(compiled, record))
+
+
+@pytest.mark.parametrize("call", ["this.s.startsWith('a')", "this.s.startsWith ('a')"])
+def test_the_name_of_a_method_is_no_field(call: str) -> None:
+    compiled = plan({"properties": FIELDS}, rules=[{"id": "r", "kind": "cel", "expr": call}])
+    (found,) = told(compiled, {"s": "b"})
+    assert found.sentence == "the record breaks the expression of the rule"
 
 
 def test_one_classified_field_of_two_is_enough_to_say_less() -> None:

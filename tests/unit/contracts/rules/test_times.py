@@ -293,6 +293,15 @@ def test_what_does_not_compare_is_refused(rule: Any, place: str, message: str) -
     assert [(each.pointer, each.message) for each in caught.value.problems] == [(f"/rules/0{place}", message)]
 
 
+def test_fields_that_do_not_compare_are_named_although_another_field_is_unknown() -> None:
+    with pytest.raises(ContractError) as caught:
+        plan_of({"kind": "ordered", "fields": ["/unknown", "/n", "/day"]})
+    assert [(each.pointer, each.message) for each in caught.value.problems] == [
+        ("/rules/0/fields/0", "the schema declares no field `/unknown`"),
+        ("/rules/0/fields/2", "`/day` holds dates and `/n` numbers: they do not compare"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("rule", "place"),
     [
