@@ -283,7 +283,7 @@ def _help(text: str) -> Iterator[str]:
             yield from (
                 "Exit codes:",
                 "",
-                *(re.sub(r"(\d) (?!or )", r"* \1: ", code, count=1) for code in codes),
+                *(re.sub(r"^(\d+(?: or \d+)?) ", r"* \1: ", code) for code in codes),
                 "",
             )
         else:

@@ -340,7 +340,7 @@ class JobSettings(RegistrySettings):
         default=1,
         ge=1,
         le=MOST_SLOTS,
-        description="Transactional producers of the quarantine topic (Iceberg sink).",
+        description="Transactional producers of the quarantine topic (sinks with a table).",
     )
     accepted_slots: int = Field(
         default=1,

@@ -245,7 +245,7 @@ def rewind(
     Exit codes: 0 rewound; 1 not confirmed, or not possible to that point; 2 no
     ledger, an invalid setting; 3 the registry, a broker or a store does not
     answer; 4 another instance is still writing, or the topic was created again;
-    7 no permission.
+    5 another instance claimed the stream; 7 no permission.
     """
     settings = read_settings(given, AdoptSettings)
 
@@ -298,7 +298,8 @@ def erase(  # noqa: PLR0913 - one parameter for each option
 
     Exit codes: 0 erased, or nothing found; 1 not confirmed, or not possible; 2
     no ledger or field, an invalid setting; 3 the registry, a broker or a store
-    does not answer; 4 another instance is still writing; 7 no permission.
+    does not answer; 4 another instance is still writing; 5 another instance
+    claimed the stream; 7 no permission.
     """
     if key == (subject is not None):
         raise SettingsError("choose what identifies the person: --subject FIELD or --key")

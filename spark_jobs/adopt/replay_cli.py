@@ -303,7 +303,7 @@ def discard(  # noqa: PLR0913 - one parameter for each option
     Use the options and variables of the job. The key needs the role approver.
 
     Examples:
-      tidegate discard hospital.admissions --problem 3fa1 --reason "tests"
+      tidegate discard hospital.admissions --where again=type --reason "tests"
       tidegate discard hospital.admissions --where rule=type --reason "lost"
 
     Exit codes: 0 requested, or processed with --run; 1 not confirmed, or the

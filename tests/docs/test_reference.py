@@ -37,6 +37,14 @@ FILES = (
 )
 
 
+def test_exit_codes_are_items_of_a_list() -> None:
+    page = Path("docs/reference/cli.md").read_text("utf-8")
+    lists = [part.partition("\n\n#")[0] for part in page.split("Exit codes:\n\n")[1:]]
+    items = [line for part in lists for line in part.partition("\n\n")[0].splitlines()]
+    assert len(items) > 100
+    assert [each for each in items if not re.match(r"\* \d+( or \d+)?: ", each)] == []
+
+
 def test_every_generated_part_is_current() -> None:
     pages = list(current_pages())
     assert len(pages) >= 10

@@ -162,7 +162,9 @@ def test_an_alert_tells_of_labels_that_it_has_and_of_a_page_that_exists() -> Non
         _, grouping = selectors(rule["expr"])
         named = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]))
         assert named <= grouping, rule["alert"]
-        assert (ROOT / rule["annotations"]["runbook"]).is_file()
+        page, _, anchor = rule["annotations"]["runbook"].partition("#")
+        headings = re.findall(r"^#+ (.*)$", (ROOT / page).read_text("utf-8"), re.MULTILINE)
+        assert not anchor or anchor in {each.lower().replace(" ", "-") for each in headings}
 
 
 def test_the_page_explains_every_alert_and_names_no_other() -> None:
