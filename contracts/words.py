@@ -1,4 +1,4 @@
-"""Write values of records, times and counts in sentences."""
+"""Texts for values, times and counts in sentences."""
 
 from __future__ import annotations
 
@@ -34,18 +34,20 @@ _WITHOUT_GLYPH: Final = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
 """Letters and marks that `str.isprintable` counts as printable, and that no font draws."""
-_NEEDS_SUBJECT: Final = re.compile(
-    r"(must|is|holds|has|breaks|fits|does|ends|goes|lacks|begins|required property) "
-)
+_NEEDS_SUBJECT: Final = re.compile(r"(must|is|holds|has|breaks|fits|does|ends|goes|lacks|begins) ")
 
 
 def name_of(pointer: str) -> str:
-    """Name the field that a pointer leads to, as people say it."""
+    """Return the name of a field for a sentence, such as `address/postcode`; `the record` for the root."""
     return seen("/".join(tokens(pointer))) or "the record"
 
 
 def shown(value: Any) -> str:
-    """Write a value: numbers exactly, texts in quotes and cut, what cannot be seen as its code; lists by their size."""
+    """Return a value for a sentence.
+
+    Strings are quoted, escaped and cut after 60 characters, and long numbers shortened. Bytes and lists are given by
+    their size.
+    """
     match value:
         case str():
             cut = value[:MOST_CHARACTERS]
@@ -64,7 +66,7 @@ def shown(value: Any) -> str:
 
 
 def described(value: Any) -> str:
-    """Write a value with its sort, for who may have taken it for another one."""
+    """Return a value with its type, such as `the text "5"`, for messages about a wrong type."""
     match value:
         case str():
             return f"the text {shown(value)}"
@@ -75,12 +77,12 @@ def described(value: Any) -> str:
 
 
 def is_visible(character: str) -> bool:
-    """Return whether a character is seen as itself: no control, line end, odd space or mark that turns text around."""
+    """Return whether a character is visible as itself: no control, line end, special space or bidirectional control."""
     return character.isprintable() and _WITHOUT_GLYPH.match(character) is None
 
 
 def seen(text: str) -> str:
-    r"""Write characters that cannot be seen, or that turn text around, by their codes: \uXXXX or \UXXXXXXXX."""
+    r"""Return a text with invisible characters and bidirectional controls escaped as \uXXXX or \UXXXXXXXX."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(each if is_visible(each) else _code(each) for each in text)
@@ -92,25 +94,25 @@ def _code(character: str) -> str:
 
 
 def types(names: Sequence[str]) -> str:
-    """Write the types of a JSON Schema."""
+    """Return JSON Schema types in words, such as `a number or text`."""
     return any_of([_TYPES.get(name, name) for name in sorted(names)])
 
 
 def listed(values: Sequence[Any]) -> str:
-    """Write the values that a contract lists, the first of them if there are many."""
+    """Return the values of a list, at most 12, and the number of further ones."""
     texts = [shown(value) for value in values[:MOST_VALUES]]
     more = len(values) - len(texts)
     return ", ".join(texts) + (f" and {more} more" if more > 0 else "")
 
 
 def any_of(words: Sequence[str]) -> str:
-    """Join words with commas and `or`."""
+    """Return words joined with commas and `or`."""
     *first, last = words or ("nothing",)
     return f"{', '.join(first)} or {last}" if first else last
 
 
 def counted(number: int, noun: str) -> str:
-    """Write a number of things."""
+    """Return a count with its noun, such as `1 row` or `1,200 rows`; the plural adds an s."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
@@ -130,7 +132,7 @@ def length_of(nanoseconds: int | Fraction) -> str:
 
 
 def time_of(value: Any, time: str) -> str:
-    """Write a value that is a date or a time; Avro's integers as the moment that they count to.
+    """Return a date or a time for a sentence; an Avro integer as ISO 8601, rounded down to milliseconds.
 
     `time` is the format or logical type of the field.
     """
@@ -147,7 +149,7 @@ def time_of(value: Any, time: str) -> str:
 
 
 def plain_sentence(violation: Violation) -> str:
-    """Write what a violation says, without any value of the record, as a sentence with a subject."""
+    """Return the message of a violation as a sentence with a subject. It contains no value of the record."""
     message = violation.message
     path = tokens(violation.pointer)
     if message.startswith("has items") and path and path[-1].isdigit():
@@ -156,13 +158,12 @@ def plain_sentence(violation: Violation) -> str:
     if name.isdigit():  # an element says nothing without its array
         name = "/".join(path[-2:])
     if _NEEDS_SUBJECT.match(message):
+        # `*` stands for a name that the schema does not declare, and that may be personal.
         subject = {"": "the record", "*": "an undeclared property"}.get(name, name)
-        if message.startswith("required property"):
-            return message
         message = f"{subject} {message}"
     return message
 
 
 def split_words(value: object) -> object:
-    """Return the words of a text, which commas or blanks separate; other values as they are."""
+    """Return a text as a tuple of its words, separated by commas or spaces; other values unchanged."""
     return tuple(value.replace(",", " ").split()) if isinstance(value, str) else value

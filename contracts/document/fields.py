@@ -17,14 +17,14 @@ class FieldType:
     """The possible values of a field.
 
     `types` are JSON type names (`integer` is kept beside `number`; Avro bytes are `bytes`). `times` are those formats of
-    its strings, or logical types of its integers, that stand for times: `date`, `date-time`, `timestamp-millis` and so
-    on. `decimal` is the precision and scale of a decimal, else None. `is_closed` means that an object in the field has
+    its strings, or logical types of its Avro integers and bytes, that stand for times or durations, such as `date`,
+    `timestamp-millis` and `duration`. `decimal` is the precision and scale of a decimal, else None. `is_closed` means that an object in the field has
     no members other than those that the schema declares.
 
     `is_partial` means that only some alternatives declare the field: a record that fits another one may hold any value.
-    `is_mixed` means that strings of the field need not have a format of `times`.
+    `is_mixed` means that strings and integers of the field need not be `times`.
 
-    `timed` are the types of Avro, `integer` or `bytes`, whose values in the field may be `times`. `is_unclear` means that
+    `timed` are the Avro types, `integer` and `bytes`, whose values may be `times`; empty for JSON Schema. `is_unclear` means that
     values of such a type may also be plain ones, and a decoded value does not say which.
     """
 
@@ -44,13 +44,14 @@ class FieldType:
 
     @property
     def is_timed(self) -> bool:
-        """Return whether every string of the field has a format of `times`."""
+        """Return whether every string and integer of the field is one of `times`."""
         return bool(self.times) and not self.is_mixed
 
     def both(self, other: FieldType) -> FieldType:
         """Return the type of a field for which both types hold, as in `allOf`.
 
-        A partial type narrows nothing: the value may be in a record that it says nothing about.
+        A partial type narrows nothing, because it does not hold for all records. Only JSON Schemas have `allOf`, so what
+        only Avro sets is left out: `decimal`, `timed`, `is_unclear`.
         """
         if self.is_partial and other.is_partial:
             return self.either(other)

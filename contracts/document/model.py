@@ -93,7 +93,7 @@ class JsonSchema(_Schema):
     )
     formats: Literal["assert", "annotate"] = Field(
         default="assert",
-        description="Whether `format` refuses records (assert) or only documents (annotate).",
+        description="assert: a value that does not match its `format` violates the schema; annotate: `format` refuses nothing.",
     )
 
 
@@ -181,13 +181,13 @@ class Retention(Part):
         default=90,
         ge=1,
         le=MOST_DAYS,
-        description="Days that a refused record is kept, from its refusal on; null: for ever.",
+        description="Days that a refused record is kept, from its refusal on; null: forever.",
     )
     accepted_days: int | None = Field(
         default=None,
         ge=1,
         le=MOST_DAYS,
-        description="Days that an accepted topic keeps a record, from the record's own time on; left out: as long as the source, and a week.",
+        description="Days that an accepted topic keeps a record, from the record's own time on; left out: the retention of the source topic, and a week.",
     )
 
 
@@ -245,7 +245,8 @@ class DataContract(Part):
         description="Compatibility group whose newest version judges records that name no schema.",
     )
     tombstones: Literal["refuse", "pass", "delete"] = Field(
-        default="refuse", description="Effect of a null value: violate, pass, or delete the row of its key."
+        default="refuse",
+        description="What a record with a null value is. refuse: a violation; pass: accepted; delete: the deletion of the row of its key.",
     )
     columns: tuple[Column, ...] = Field(
         default=(), description="Columns of the table; derived from the schema when left out."
@@ -296,7 +297,7 @@ class DataContract(Part):
     )
     undeclared: Literal["compare", "ignore"] = Field(
         default="compare",
-        description="Whether a later version is compared with properties that this JSON Schema leaves open, or they are assumed to be absent.",
+        description="How later versions are compared where this JSON Schema allows undeclared properties. compare: records may have them; ignore: they are assumed to be absent.",
     )
 
     @property

@@ -25,16 +25,19 @@ _PATTERNS = frozenset({"regex", "regex_list"})
 
 @dataclass(frozen=True, slots=True)
 class CompiledExpectation:
-    """One expectation. `check` is None if only Great Expectations can judge it."""
+    """One expectation. `check` is None if only Great Expectations can judge it.
+
+    `columns` are the columns that it is about, () for one about the table.
+    """
 
     expectation: Expectation
     arguments: Arguments
     columns: tuple[str, ...]
     check: Check | None
-    is_provable: bool
-    """Whether Great Expectations is asked too, from time to time, to compare the results.
+    is_cross_checked: bool
+    """Whether Great Expectations may judge it too, every so many batches, to compare the results.
 
-    It is not asked about patterns, because it would run them in regular expression engines that can backtrack forever.
+    False for patterns: the regular expression engines of Great Expectations can backtrack without end.
     """
 
 
@@ -69,12 +72,12 @@ class ExpectationPlan:
         return tuple(metric.observe(rows) for metric in self.metrics)
 
     def merge(self, parts: Iterable[Partials]) -> Partials:
-        """Return the metrics of a whole batch from those of its parts; there may be no parts."""
+        """Return the metrics of a whole batch from those of its parts; those of no rows without parts."""
         nothing = self.observe(pa.RecordBatch.from_pylist([], self.columns))
         return reduce(self._merged, parts, nothing)
 
     def find(self, partials: Partials) -> tuple[CheckedExpectation | None, ...]:
-        """Return the finding of each expectation, in contract order; None if Great Expectations must judge it."""
+        """Return the result of each expectation, in contract order; None if only Great Expectations can judge it."""
         noted = dict(zip(self.metrics, partials, strict=True))
         return tuple(
             each.check.find(*(noted[metric] for metric in each.check.metrics)) if each.check else None
@@ -82,7 +85,7 @@ class ExpectationPlan:
         )
 
     def rows(self, partials: Partials) -> int:
-        """Return the number of rows in the metrics."""
+        """Return the number of rows that were observed."""
         return int(partials[0])
 
     def _merged(self, left: Partials, right: Partials) -> Partials:
@@ -94,7 +97,10 @@ class ExpectationPlan:
 def typed_rows(
     columns: pa.StructArray, schema: pa.Schema, names: Sequence[str], is_written: pa.Array | None
 ) -> pa.RecordBatch:
-    """Return the written rows with the columns `names`, and an unnamed column, so that rows without columns count."""
+    """Return the written rows with the columns `names`.
+
+    A further, unnamed column keeps the number of rows if there are no names.
+    """
     # Rows that are not written are null in the struct, and are omitted here.
     arrays = [columns.field(schema.get_field_index(name)) for name in names]
     counted = pa.array(np.empty(len(columns), np.int8))
@@ -134,9 +140,13 @@ def _compiled(
 ) -> CompiledExpectation:
     check = _check(expectation, shape, arguments, columns)
     about = () if expectation.type.startswith("expect_table") else arguments.names
-    is_provable = _PATTERNS.isdisjoint(shape.arguments)
+    is_cross_checked = _PATTERNS.isdisjoint(shape.arguments)
     return CompiledExpectation(
-        expectation, arguments, tuple(name for name in about if name in columns.names), check, is_provable
+        expectation,
+        arguments,
+        tuple(name for name in about if name in columns.names),
+        check,
+        is_cross_checked,
     )
 
 

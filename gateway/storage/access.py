@@ -25,7 +25,7 @@ from tidegate.gateway.storage.tables import Instant, Store, Table, fields_of
 
 
 def begins_with(column: InstrumentedAttribute[str], prefixes: Sequence[str]) -> ColumnElement[bool]:
-    """Return a condition: the column begins with one of the prefixes. LIKE would ignore case on SQLite."""
+    """Return the condition that a column begins with one of the prefixes; false without any. LIKE ignores case on SQLite."""
     return or_(false(), *(func.substr(column, 1, len(prefix)) == prefix for prefix in prefixes))
 
 
@@ -76,7 +76,7 @@ class KeyStore(Store):
         return tuple(_key(row) for row in rows)
 
     def revoke(self, key_id: str, at: datetime) -> None:
-        """Revoke a key."""
+        """Set the time of revocation; do nothing for an unknown key."""
         self._session.execute(update(KeyRow).where(KeyRow.id == key_id).values(revoked_at=at))
 
 
@@ -113,7 +113,7 @@ class SessionStore(Store):
     """Sessions of the desk, as `stores.sessions`."""
 
     def add(self, session: StoredSession, most_of_key: int) -> None:
-        """Store a new session; delete expired ones, and the oldest of its key above `most_of_key`."""
+        """Store a new session; delete expired ones, and all but the newest `most_of_key` of the same key."""
         self._session.execute(delete(SessionRow).where(SessionRow.expires_at <= session.opened_at))
         self._session.execute(insert(SessionRow).values(fields_of(session, StoredSession)))
         of_key = select(SessionRow.token_hash).where(SessionRow.key_id == session.key_id)

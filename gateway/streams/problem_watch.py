@@ -1,4 +1,4 @@
-"""Automatic changes of problems: new, regressed, surging, no longer muted, resolved, removed. People are notified."""
+"""Automatic changes of problems. People are notified of problems that are new, regressed or surging."""
 
 from __future__ import annotations
 
@@ -45,8 +45,9 @@ _KEPT_WITHOUT_RECORDS: Final = timedelta(days=90)
 """Time after which the decision about a problem without records is removed."""
 _MOST_ENTRIES: Final = 20
 """Maximum number of problems that one check names in the audit log; one entry counts the others."""
-_OPEN: Final = frozenset(ProblemState) - {ProblemState.RESOLVED}
-_IN_HAND: Final = frozenset({ProblemState.OPEN, ProblemState.ACKNOWLEDGED, ProblemState.REGRESSED})
+_UNRESOLVED: Final = frozenset(ProblemState) - {ProblemState.RESOLVED}
+_REPORTS_SURGES: Final = frozenset({ProblemState.OPEN, ProblemState.ACKNOWLEDGED, ProblemState.REGRESSED})
+"""States in which a surge is reported; muted and resolved problems stay silent."""
 
 
 class NewsKind(StrEnum):
@@ -59,7 +60,7 @@ class NewsKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProblemNews:
-    """Problems of one stream to notify people of. `channel` is the name of the owner's alert channel, None: none."""
+    """Problems of one stream to notify people of. `channel` is the name of the owning team's alert channel; None without one."""
 
     kind: NewsKind
     stream: str
@@ -88,7 +89,7 @@ class _Expiry:
 
 
 class ProblemWatch:
-    """A watch over problems of streams with new records, muted ones, and those whose records have expired.
+    """The automatic changes of problems, checked for streams with new records, muted problems or expired records.
 
     `announce` must neither block nor raise.
     """
@@ -107,7 +108,7 @@ class ProblemWatch:
         """Record that streams have new records, and check them if a check is due.
 
         Streams for which a call has no time are checked by the next ones. A stream whose check fails is checked again
-        after the others. Raises Unavailable, or another error of a check, after the others.
+        after the others. Raises the error of the last check that failed, such as Unavailable, after all of them.
         """
         self._add(streams)
         now = self._now()
@@ -143,7 +144,7 @@ class ProblemWatch:
             raise failure
 
     def check(self, stream: str) -> None:
-        """Make the automatic changes of a stream's problems, and notify once per event. Raises Unavailable."""
+        """Make the automatic changes of a stream's problems, and notify at most once per event. Raises Unavailable."""
         now = self._now()
         try:
             if not self._database.read(
@@ -151,9 +152,8 @@ class ProblemWatch:
             ):
                 return
             with self._database.writing() as stores:
-                changes = _changes(
-                    stores, stream, now
-                )  # without those that another process has stored meanwhile
+                # Computed again, because another process may have stored some meanwhile.
+                changes = _changes(stores, stream, now)
                 _keep(stores, stream, changes, now)
                 _keep_expiries(stores, stream, _expiries(stores, stream, now), now)
                 topic, channel = topic_of_contract(stores, stream), _channel(stores, stream)
@@ -166,7 +166,7 @@ class ProblemWatch:
 
 
 def resolve_emptied(stores: Stores, stream: str, now: datetime) -> None:
-    """Resolve the problems of a stream whose records are all closed."""
+    """Resolve each problem of a stream whose own records are all closed. Raises NotFoundError without a contract."""
     found = _changes(stores, stream, now)
     emptied = [each for each in found if each.after.is_emptied and not each.problem.decision.is_emptied]
     _keep(stores, stream, emptied, now)
@@ -186,7 +186,7 @@ def _keep_expiries(stores: Stores, stream: str, expiries: list[_Expiry], now: da
             stores.problems.remove(stream, each.stored.problem)
         else:
             document = each.after.model_dump_json()
-            # `changed_at` stays: of joined problems that have records again, the same decision is the newest.
+            # `changed_at` stays: joined problems share the newest decision, and an expiry must not make this the newest.
             stores.problems.put(replace(each.stored, state=each.after.state.value, document=document))
     _audit(stores, stream, [(each.stored.problem, each.before, each.after) for each in expiries], now)
 
@@ -197,7 +197,7 @@ def _audit(
     decisions: list[tuple[str, ProblemDecision, ProblemDecision | None]],
     now: datetime,
 ) -> None:
-    """Add entries about the changed states, and the removals (None), among (problem, decision before, and after)."""
+    """Add audit entries about changed states and removals. Each item is (problem, before, after); None: removed."""
     moved = [each for each in decisions if each[2] is None or each[2].state is not each[1].state]
     if not moved:
         return
@@ -232,6 +232,7 @@ def _expiries(stores: Stores, stream: str, now: datetime) -> list[_Expiry]:
         if problem in indexed:
             continue
         before = ProblemDecision.model_validate_json(stored.document)
+        # Without records, neither a count nor a ratio can end a mute.
         is_muted = before.state is ProblemState.MUTED and not before.mute_ended(now, 0, None)
         if before.gone_at is None and not is_muted:
             is_resolved = before.state is ProblemState.RESOLVED
@@ -249,8 +250,9 @@ def _changes(stores: Stores, stream: str, now: datetime) -> list[_Change]:
 
 
 def _change(stores: Stores, index: StreamIndex, problem: StreamProblem, now: datetime) -> _Change | None:
+    """Return the change that is due for a problem; None without one. The first that applies wins."""
     decision = problem.decision
-    if problem.left == 0 and decision.state in _OPEN:
+    if problem.left == 0 and decision.state in _UNRESOLVED:
         after = decision.changed(ProblemState.RESOLVED, BY_ITSELF, now, records=problem.kept)
         return _Change(problem, after, None)
     if problem.known_since is None:
@@ -264,7 +266,7 @@ def _change(stores: Stores, index: StreamIndex, problem: StreamProblem, now: dat
     ):
         return _Change(problem, decision.changed(ProblemState.OPEN, BY_ITSELF, now), None)
     is_quiet = decision.alerted_at is not None and now - decision.alerted_at < _QUIET_AFTER_SURGE
-    if problem.is_surging and decision.state in _IN_HAND and not is_quiet:
+    if problem.is_surging and decision.state in _REPORTS_SURGES and not is_quiet:
         return _Change(problem, decision.model_copy(update={"alerted_at": now}), NewsKind.SURGING)
     has_returned = decision.gone_at is not None
     return _Change(problem, decision.model_copy(update={"gone_at": None}), None) if has_returned else None
@@ -280,6 +282,7 @@ def _has_recurred(index: StreamIndex, problem: StreamProblem) -> bool:
     resolved_at, resolved_in = problem.decision.changed_at, problem.decision.resolved_in
     if resolved_at is None or problem.last_seen <= resolved_at:
         return False
+    # The index knows arrivals by the minute: records of the minute of the resolution may be from before it.
     since = resolved_at + timedelta(minutes=1)
     wanted = QuarantineFilter(problem=problem.id, since=since)
     if resolved_in is None:
@@ -296,6 +299,7 @@ def _is_at_least(version: str, least: str) -> bool:
 
 
 def _ratio(stores: Stores, index: StreamIndex, problem: StreamProblem, now: datetime) -> float | None:
+    """Return the share of the records of the last hour in a problem and those joined to it; None if unknown."""
     members = (facet for facet, head in index.heads.items() if problem_id(head) == problem.id)
     return hourly_ratio(stores, index.stream, members, now)
 

@@ -103,7 +103,7 @@ class BatchExpectations:
         return tuple(
             each
             for each in plan.expectations.compiled
-            if each.check is None or (each.is_provable and self._is_proof)
+            if each.check is None or (each.is_cross_checked and self._is_proof)
         )
 
     def _judge(self, plan: EnforcementPlan, judged: Aggregates) -> list[Judged]:

@@ -1,4 +1,7 @@
-"""The rule kind `cel`: an expression over a record or a field. `contracts/rules/cel.py` evaluates it."""
+"""The rule kind `cel`: an expression over a record (`this`), or over a field of it (`value`).
+
+`contracts/rules/cel.py` evaluates it.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,15 @@ from tidegate.contracts.rules.rule_kind import BrokenExpression, RuleKind, Scope
 from tidegate.contracts.words import shown
 
 _CITED = re.compile(r"\bthis((?:\.[A-Za-z_][A-Za-z0-9_]*+)++)(?!\s*\()")
+"""A chain of members, such as `this.a.b`. Possessive, so that `this.a.size(` does not match as `this.a.siz`."""
 _KEYED = re.compile(r"""\bthis\[\s*(?:'([^'\\]+)'|"([^"\\]+)")\s*\]""")
+"""A member by its quoted name, such as `this["a b"]`."""
 _BARE = re.compile(r"\bthis\b(?!\s*[.\[])")
+"""`this` as a value, without a member."""
 
 
 class CelKind(RuleKind[Cel]):
-    """Rules by which a CEL expression must not be false."""
+    """Rules with a CEL expression, which a record breaks if it is false. Missing values: see `contracts/rules/cel.py`."""
 
     def compile(self, rule: Cel, scope: Scope) -> FieldCheck | None:
         """Compile the expression."""
@@ -33,7 +39,10 @@ class CelKind(RuleKind[Cel]):
         return rule.field or ""
 
     def cited(self, rule: Cel) -> tuple[str, ...]:
-        """Return the field of the rule, and the fields that its expression reads, except those with a method call."""
+        """Return the field of the rule, and those that its expression reads.
+
+        Chains that end with a method call are left out, because their last name is no field.
+        """
         paths = (path.replace(".", "/") for path in _CITED.findall(rule.expr))
         return tuple(dict.fromkeys([*_own(rule), *paths]))
 
@@ -57,7 +66,7 @@ class CelKind(RuleKind[Cel]):
         return f"the expression of the rule does not hold with {said}" if said else None
 
     def remedy(self, rule: Cel, fields: SchemaFields) -> str:  # noqa: ARG002 - part of the interface
-        """Return the expression."""
+        """Return the words `values for which this is true:` and the expression, on one line."""
         return f"values for which this is true: {' '.join(rule.expr.split())}"
 
 

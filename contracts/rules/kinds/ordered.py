@@ -129,7 +129,7 @@ def _is_of_amounts(order: Order) -> bool:
 
 
 def _gap(later: Any, earlier: Any, *, is_days: bool) -> str:
-    """Return how far apart two keys of one order are, followed by a space; "" for years before 1."""
+    """Return the distance of two keys (days, or nanoseconds) and a space; "" if a date has the year 0."""
     if not is_days:
         return f"{length_of(later - earlier)} "
     days = [_day(each) for each in (later, earlier)]
@@ -145,6 +145,10 @@ def _day(key: Any) -> int | None:
 
 
 def _pair_disorder(keys: tuple[Key, ...], in_order: Test, *, absent: bool) -> Callable[..., bool]:
+    """Return the test for two fields, faster than the one for more.
+
+    With `absent`, a missing value breaks the rule; a value of another type never does.
+    """
     first_key, second_key = keys
 
     def breaks(first: Any, second: Any) -> bool:
@@ -157,6 +161,8 @@ def _pair_disorder(keys: tuple[Key, ...], in_order: Test, *, absent: bool) -> Ca
 
 
 def _any_disorder(keys: tuple[Key, ...], in_order: Test, *, absent: bool) -> Callable[..., bool]:
+    """Return the test for three or more fields: those with a value must be in order, also across a missing one."""
+
     def breaks(*values: Any) -> bool:
         if absent and any(value is None for value in values):
             return True
@@ -167,7 +173,10 @@ def _any_disorder(keys: tuple[Key, ...], in_order: Test, *, absent: bool) -> Cal
 
 
 def _compare(holds: Test, one: Any, other: Any) -> bool:
-    """Return whether `holds` is true for the exact values; Python would compare a float with others in binary."""
+    """Return whether `holds` is true for the decimals that the numbers stand for; False for NaN.
+
+    Python would compare the binary value of a float with an int or a Decimal.
+    """
     if is_nan(one) or is_nan(other):
         return False
     if type(one) is not type(other) and (Decimal in (type(one), type(other)) or is_large(one)):
@@ -184,8 +193,10 @@ def _disorder(rule: Ordered, *, is_of_amounts: bool) -> str:
 
 
 def _orders(rule: Ordered, scope: Scope) -> list[Order]:
+    """Return the order of each field, and record a problem for each that does not fit."""
     orders: list[Order] = []
     first = ""  # the field of orders[0]
+    # If one field may hold dates and date-times, all fields of times are compared in that order.
     is_either = any(
         (found := scope.fields.find(pointer)) is not None and order_of_moments(found) is DATES_OR_INSTANTS
         for pointer in rule.fields
@@ -226,7 +237,7 @@ def _orders(rule: Ordered, scope: Scope) -> list[Order]:
 
 
 def _coerced(order: Order, compare_as: str) -> Order:
-    """Return an order of moments in UTC (`compare_as` timestamp), or of their days (date)."""
+    """Return the order by moment (`compare_as: timestamp`; without a zone: UTC), or by UTC day (`date`)."""
     key, moment = order.key, order.moment
     assert moment is not None  # noqa: S101 - narrows for the type checker
 

@@ -45,7 +45,7 @@ def sign_in_form(request: Request, next_page: NextPage = "/desk") -> Response:
 def sign_in(request: Request, form: FormDep, factory: FactoryDep) -> Response:
     """Open a session, and redirect to the requested page."""
     next_page = own_page(form.text("next") or "")
-    if factory.sessions is None:
+    if factory.sessions is None:  # access control is off, so nobody needs to sign in
         return RedirectResponse(next_page, HTTPStatus.SEE_OTHER)
     try:
         opened = factory.sessions.open(form.text("key_id") or "", form.text("secret") or "")
@@ -101,7 +101,7 @@ def create_key(form: FormDep, factory: FactoryDep, principal: PrincipalDep, show
         name, grants, expires_at = wanted_key(form)
         made = factory.keys().create(name, grants, principal.name, expires_at)
     except SettingsError as error:
-        raise InvalidBody("no such key can be made", (Problem("", str(error)),)) from error
+        raise InvalidBody("the key cannot be created", (Problem("", str(error)),)) from error
     _log.info("key_created", key=made.key_id)
     return show("keys.html", view=keys_view(factory.keys(), made))
 

@@ -1,6 +1,6 @@
 """Layout of a record's bytes for display, limited in size: as JSON with one value per line, and in hexadecimal.
 
-The layout shows marks and masks in place. All text comes from the record's bytes; only whitespace is added.
+The layout shows marks and masks in place. Values appear as in the record's bytes. Commas, colons and whitespace are normalized.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def lay_out(
 ) -> list[Line]:
     """Return a limited number of lines of a JSON record: its head, and the lines around its marks.
 
-    `marks` and `masks` are sorted by start; masks do not overlap. `data` may be any bytes: from the position where it
+    `marks` and `masks` are sorted by start; masks do not overlap, and of overlapping marks only the first is shown. `data` may be any bytes: from the position where it
     is no longer JSON, the rest is shown unchanged. After the head, objects and arrays without a mark are one line each.
     """
     return _keep(_Typesetter(data, marks, masks, head_lines).lines(), head_lines)
@@ -131,7 +131,7 @@ class _Typesetter:
     def lines(self) -> Iterator[Line]:
         """Yield the lines of the record; stop early after the head and the last mark."""
         walk = Walk(self._data)
-        may_skip = is_json(self._data)
+        may_fold = is_json(self._data)  # only then is the closing bracket found without a walk
         previous: JsonEvent | None = None
         for event in walk:
             if event.part is JsonEvent.STOP and event.start >= self._shown_until:
@@ -141,14 +141,14 @@ class _Typesetter:
                 previous = JsonEvent.SCALAR
                 continue
             if event.part is JsonEvent.FLAW:
-                self._set_byte_order_mark(event)
+                self._show_byte_order_mark(event)
                 continue
             yield from self._break_before(event.part, previous)
             if self._is_past_all(event.start):
                 yield Line(0, skipped_bytes=len(self._data) - event.start)
                 return
             previous = self._take(event)
-            if event.part is JsonEvent.OPEN and may_skip:
+            if event.part is JsonEvent.OPEN and may_fold:
                 self._fold(walk, event, is_masked=previous is JsonEvent.SCALAR)
         yield self._line
 
@@ -210,7 +210,7 @@ class _Typesetter:
         if mark is not None and mark.note:
             self._add(Piece("note", mark.note, mark))
 
-    def _set_byte_order_mark(self, flaw: Event) -> None:
+    def _show_byte_order_mark(self, flaw: Event) -> None:
         """Show a byte order mark, the only flaw that is not part of a value; others are shown with their value."""
         if flaw.start == 0 and self._data[: flaw.end] == b"\xef\xbb\xbf":
             self._runs("string", self._data[: flaw.end], self._mark_in(flaw.start, flaw.end))
@@ -221,7 +221,7 @@ class _Typesetter:
         return not has_mark and start > 0 and self._line.number > self._last_needed + CONTEXT_LINES
 
     def _has_mark_before(self, end: int) -> bool:
-        """Return whether a pending mark starts before `end`."""
+        """Return whether the next mark that is not yet shown starts before `end`."""
         return self._next_mark < len(self._marks) and self._marks[self._next_mark].start < end
 
     def _rest(self, at: int) -> Iterator[Line]:

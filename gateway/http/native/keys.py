@@ -106,7 +106,7 @@ def create_key(
         grants = read_grants(wanted.grants)
         made = factory.keys().create(wanted.name, grants, principal.name, wanted.expires_at)
     except SettingsError as error:
-        raise InvalidBody("no such key can be made", (Problem("", str(error)),)) from error
+        raise InvalidBody("the key cannot be created", (Problem("", str(error)),)) from error
     _log.info("key_created", key=made.key_id)
     response.headers["Cache-Control"] = "no-store"
     shown = KeyInfo.model_validate(factory.keys().find(made.key_id))
