@@ -23,7 +23,7 @@ from tidegate.contracts.compatibility.predicates import bounded_searches
 from tidegate.contracts.compatibility.rules import compare_rules
 from tidegate.contracts.compatibility.schemas import altered_fields, compare_schemas
 from tidegate.contracts.compatibility.witness_search import Judge
-from tidegate.contracts.document.fields import tokens
+from tidegate.contracts.document.fields import is_index, tokens
 from tidegate.contracts.document.model import Compatibility, Consumer, DataContract
 from tidegate.contracts.document.semver import next_major, next_minor, next_patch
 from tidegate.contracts.rules.compile import with_reference_sets
@@ -137,7 +137,7 @@ def _order(finding: Finding) -> tuple[Any, ...]:
 
 def _place(pointer: str) -> tuple[tuple[int, str], ...]:
     """Return a sort key for a pointer that compares indexes as numbers."""
-    return tuple((int(token), "") if token.isdecimal() else (-1, token) for token in tokens(pointer))
+    return tuple((int(token), "") if is_index(token) else (-1, token) for token in tokens(pointer))
 
 
 def compare_for(

@@ -17,7 +17,7 @@ from typing import Any, Final, assert_never
 
 from tidegate.contracts.compatibility.predicates import first_text
 from tidegate.contracts.compatibility.witness_search import ContractPair, Judge, WitnessRefusal
-from tidegate.contracts.document.fields import FieldType, tokens
+from tidegate.contracts.document.fields import FieldType, is_index, tokens
 from tidegate.contracts.document.model import JsonSchema
 from tidegate.contracts.document.rule_model import AMOUNT_BOUNDS, BaseRule, Rule
 from tidegate.contracts.document.times import instant_key
@@ -384,7 +384,7 @@ def with_value(record: Any, path: Path, value: Any) -> Any:
         items = record if isinstance(record, list) else []
         is_nothing = not items and value is MISSING
         return record if is_nothing else [with_value(items[0] if items else {}, rest, value), *items[1:]]
-    if isinstance(record, list) and first.isdigit() and int(first) < len(record):
+    if isinstance(record, list) and is_index(first) and int(first) < len(record):
         index = int(first)
         return [*record[:index], with_value(record[index], rest, value), *record[index + 1 :]]
     members = record if isinstance(record, dict) else {}

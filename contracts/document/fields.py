@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from tidegate.contracts.document.source import escape
 
+_MAX_INDEX_DIGITS = 9
 ANY_TYPE = frozenset({"string", "integer", "number", "boolean", "null", "object", "array", "bytes"})
 
 
@@ -129,6 +130,11 @@ def tokens(pointer: str) -> tuple[str, ...]:
     return tuple(part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:])
 
 
+def is_index(token: str) -> bool:
+    """Return whether `int` reads a token as an index: it fails for digits such as `²`, and for more than 4,300 digits."""
+    return token.isascii() and token.isdigit() and len(token) <= _MAX_INDEX_DIGITS
+
+
 def join(parts: tuple[str, ...]) -> str:
     """Return the JSON Pointer of these tokens, escaped."""
     return "".join(f"/{escape(part)}" for part in parts)
@@ -139,7 +145,7 @@ def value_at(document: Any, path: Iterable[str], missing: Any = None) -> Any:
     for token in path:
         if isinstance(document, dict) and token in document:
             document = document[token]
-        elif isinstance(document, list) and token.isdecimal() and int(token) < len(document):
+        elif isinstance(document, list) and is_index(token) and int(token) < len(document):
             document = document[int(token)]
         else:
             return missing

@@ -8,7 +8,7 @@ from typing import Any
 
 import jsonschema_rs
 
-from tidegate.contracts.document.fields import tokens
+from tidegate.contracts.document.fields import is_index, tokens
 from tidegate.contracts.document.model import AvroSchema
 from tidegate.contracts.document.rule_model import Rule
 from tidegate.contracts.explain.schema_sentences import (
@@ -188,6 +188,5 @@ def _steps(record: Any, path: tuple[str, ...]) -> Path:
 
 def _walk(record: Any, path: tuple[str, ...]) -> Iterator[str | int]:
     for token in path:
-        is_index = isinstance(record, list) and token.isdigit()
-        yield int(token) if is_index else token
+        yield int(token) if isinstance(record, list) and is_index(token) else token
         record = read(record, (token,))

@@ -12,7 +12,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from tidegate.contracts.document.fields import FieldType, join, tokens
+from tidegate.contracts.document.fields import FieldType, is_index, join, tokens
 from tidegate.contracts.document.model import AvroSchema
 from tidegate.contracts.errors import ContractError
 from tidegate.contracts.formats.avro_nodes import UnreadableData, resolve
@@ -184,7 +184,7 @@ class AvroFields:
                 return None if inner is None else self._find(inner, rest)
             case Map():
                 return self._find(node.values, rest)
-            case Array() if first == "*" or (first.isascii() and first.isdigit()):
+            case Array() if first == "*" or is_index(first):
                 return self._find(node.items, rest)
         return None
 

@@ -12,7 +12,7 @@ from referencing import Registry, Resource
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
-from tidegate.contracts.document.fields import ANY_TYPE, FieldType, join, objects_of, tokens
+from tidegate.contracts.document.fields import ANY_TYPE, FieldType, is_index, join, objects_of, tokens
 from tidegate.contracts.errors import ContractError
 from tidegate.contracts.formats.json_keywords import REFERENCES, subschemas
 from tidegate.contracts.formats.json_work import base_of
@@ -253,7 +253,7 @@ class _Search:
         member: FieldType | None = None
         for child in _members(schema, first):
             member = _both(member, self.find(child, rest, resolver))
-        if not _may_be_index(first):
+        if first != "*" and not is_index(first):
             return member
         leading, further = _items(schema)
         if first == "*":  # any element of the array has one of the types that are declared for elements
@@ -355,7 +355,7 @@ def _excludes(schema: dict[str, Any], name: str) -> bool:
     if isinstance(schema.get("$ref"), str):  # up to draft 7, other keywords beside `$ref` are ignored
         return False
     types = _own_type(schema).types
-    if _may_be_index(name):
+    if name == "*" or is_index(name):
         return not types & {"array", "object"}
     # Python cannot read every pattern, so that one of them may declare the member.
     is_closed = schema.get("additionalProperties") is False and not schema.get("patternProperties")
@@ -406,10 +406,6 @@ def _items(schema: dict[str, Any]) -> tuple[list[Any], list[Any]]:
     leading = schema.get("prefixItems", items if isinstance(items, list) else [])
     further = schema.get("additionalItems") if isinstance(items, list) else items
     return leading, [] if further is None else [further]
-
-
-def _may_be_index(name: str) -> bool:
-    return name == "*" or (name.isascii() and name.isdigit())
 
 
 def _matches(pattern: str, name: str) -> bool:

@@ -13,13 +13,14 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
+from tidegate.contracts.document.fields import is_index
+
 Path = tuple[str, ...]
 
 EACH: Final = "*"
 """The token of a path that means every element of an array."""
 ANYWHERE: Final = "**"
 """The first token of a path that means every object of the record."""
-_MAX_INDEX_DIGITS: Final = 9
 
 
 class PathNode(NamedTuple):
@@ -56,8 +57,7 @@ def read(record: Any, path: Path) -> Any:
 
 def item_at(value: Any, token: str) -> Any:
     """Return the item of an array at an index from a JSON Pointer; None if there is none."""
-    is_index = token.isascii() and token.isdigit() and len(token) <= _MAX_INDEX_DIGITS
-    if type(value) is list and is_index and int(token) < len(value):
+    if type(value) is list and is_index(token) and int(token) < len(value):
         return value[int(token)]
     return None
 

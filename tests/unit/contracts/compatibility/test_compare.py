@@ -9,6 +9,8 @@ import pytest
 
 from tidegate.contracts.compatibility.compare import compare, suggested_version
 from tidegate.contracts.compatibility.finding import Comparison, Direction, Finding, FindingSeverity
+from tidegate.contracts.compatibility.separation import with_value
+from tidegate.contracts.document.fields import value_at
 from tidegate.contracts.document.model import Compatibility, DataContract
 from tidegate.contracts.inclusion.answer import Outcome
 from tidegate.contracts.judge.plan import compile_plan
@@ -386,6 +388,19 @@ def test_under_none_nothing_breaks_and_the_evidence_stays(make_contract: Any) ->
     assert comparison.is_compatible
     assert told(comparison) == [("info", "rule.added")]
     assert comparison.findings[0].counterexample is not None
+
+
+@pytest.mark.parametrize("name", ["9" * 5_000, "²"])
+def test_a_property_may_have_a_name_of_digits_that_are_no_index(make_contract: Any, name: str) -> None:
+    """Python refuses to read numbers of more than 4,300 digits, and `²` counts as a digit of none."""
+    before, after = ({"properties": {name: {"type": kind}}} for kind in ("integer", "string"))
+    rules = [{"kind": "range", "field": f"/{name}", "minimum": 0}]
+    comparison = compare(
+        make_contract(*rules, schema=before), make_contract(schema=after), level=Compatibility.FULL
+    )
+    assert ("breaking", "schema.type-narrowed") in told(comparison)
+    assert with_value([1, 2], (name,), 3) == {name: 3}
+    assert value_at([1, 2], (name,), "none") == "none"
 
 
 def test_breaking_findings_stand_first_and_the_rest_in_the_order_of_the_document(make_contract: Any) -> None:
