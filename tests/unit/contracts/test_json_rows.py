@@ -19,6 +19,7 @@ from tidegate.contracts.infer.infer import Inference
 
 ID: Final = UUID("12345678-9abc-def0-1234-56789abcdef0")
 UUIDS: Final = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([ID.bytes], pa.binary(16)))
+NULLS_BESIDE_A_TIME: Final = pa.struct([("a", pa.list_(pa.null(), 3)), ("b", pa.timestamp("ns"))])
 BERLIN: Final = ZoneInfo("Europe/Berlin")
 
 
@@ -49,6 +50,11 @@ def union() -> pa.Array:
         (pa.array([[(7, 1), (7, 2)]], pa.map_(pa.int32(), pa.int8())), '{"7":2}'),
         (pa.array([[(0, 1)]], pa.map_(pa.timestamp("ns"), pa.duration("s"))), '{"1970-01-01T00:00:00":1}'),
         (pa.array([[1, None]], pa.list_(pa.timestamp("ns"), 2)), '["1970-01-01T00:00:00.000000001",null]'),
+        (
+            pa.array([{"a": [None] * 3, "b": 0}], NULLS_BESIDE_A_TIME),
+            '{"a":[null,null,null],"b":"1970-01-01T00:00:00"}',
+        ),
+        (pa.array([None]), "null"),
         (UUIDS, f'"{ID}"'),
         (pa.StructArray.from_arrays([UUIDS], ["id"]), f'{{"id":"{ID}"}}'),
         (pa.array([b"\xff\x00"], pa.binary(2)), '"/wA="'),
