@@ -226,9 +226,8 @@ def _stored(kind: pa.DataType) -> pa.DataType:
 
 
 def _readable_scalar(kind: pa.DataType, *, by_ticks: bool) -> pa.DataType:
-    if pa.types.is_null(
-        kind
-    ):  # a cast of fixed-size lists of nulls to themselves loses their length in PyArrow 26
+    # PyArrow 26 loses the length of fixed-size lists of nulls when it casts them to themselves.
+    if pa.types.is_null(kind):
         return pa.bool_()
     if pa.types.is_duration(kind) or (by_ticks and pa.types.is_timestamp(kind)):
         return pa.int64()

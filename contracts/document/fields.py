@@ -19,14 +19,14 @@ class FieldType:
 
     `types` are JSON type names (`integer` is kept beside `number`; Avro bytes are `bytes`). `times` are those formats of
     its strings, or logical types of its Avro integers and bytes, that stand for times or durations, such as `date`,
-    `timestamp-millis` and `duration`. `decimal` is the precision and scale of a decimal, else None. `is_closed` means that an object in the field has
-    no members other than those that the schema declares.
+    `timestamp-millis` and `duration`. `decimal` is the precision and scale of a decimal, else None. `is_closed` means
+    that an object in the field has no members other than those that the schema declares.
 
     `is_partial` means that only some alternatives declare the field: a record that fits another one may hold any value.
     `is_mixed` means that strings and integers of the field need not be `times`.
 
-    `timed` are the Avro types, `integer` and `bytes`, whose values may be `times`; empty for JSON Schema. `is_unclear` means that
-    values of such a type may also be plain ones, and a decoded value does not say which.
+    `timed` are the Avro types, `integer` and `bytes`, whose values may be `times`; empty for JSON Schema. `is_unclear`
+    means that values of such a type may also be plain ones, and a decoded value does not say which.
     """
 
     types: frozenset[str] = ANY_TYPE

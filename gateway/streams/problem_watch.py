@@ -60,7 +60,10 @@ class NewsKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProblemNews:
-    """Problems of one stream to notify people of. `channel` is the name of the owning team's alert channel; None without one."""
+    """Problems of one stream to notify people of.
+
+    `channel` is the name of the owning team's alert channel; None without one.
+    """
 
     kind: NewsKind
     stream: str

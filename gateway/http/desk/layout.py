@@ -1,6 +1,7 @@
 """Layout of a record's bytes for display, limited in size: as JSON with one value per line, and in hexadecimal.
 
-The layout shows marks and masks in place. Values appear as in the record's bytes. Commas, colons and whitespace are normalized.
+The layout shows marks and masks in place. Values appear as in the record's bytes. Commas, colons and whitespace are
+normalized.
 """
 
 from __future__ import annotations
@@ -76,8 +77,9 @@ def lay_out(
 ) -> list[Line]:
     """Return a limited number of lines of a JSON record: its head, and the lines around its marks.
 
-    `marks` and `masks` are sorted by start; masks do not overlap, and of overlapping marks only the first is shown. `data` may be any bytes: from the position where it
-    is no longer JSON, the rest is shown unchanged. After the head, objects and arrays without a mark are one line each.
+    `marks` and `masks` are sorted by start; masks do not overlap, and of overlapping marks only the first is shown.
+    `data` may be any bytes: from the position where it is no longer JSON, the rest is shown unchanged. After the head,
+    objects and arrays without a mark are one line each.
     """
     return _keep(_Typesetter(data, marks, masks, head_lines).lines(), head_lines)
 
