@@ -21,6 +21,7 @@ _log = structlog.get_logger()
 _QUEUE_ALERTS = 1_000
 _RETRY_SECONDS = (2.0, 10.0)
 _CLOSE_SECONDS = 5.0
+"""Maximum time for the queued alerts of all targets when the process ends."""
 
 Key = tuple[str, AlertKind]
 """Stream and kind."""
@@ -100,13 +101,16 @@ class TargetThread:
                 self._thread.start()
             self._changed.notify()
 
-    def close(self) -> None:
-        """Send the queued alerts, and wait at most 5 seconds. Alerts that the throttle holds back are lost."""
+    def stop(self) -> None:
+        """Make the thread end after the queued alerts. Alerts that the throttle holds back are lost."""
         with self._changed:
             self._closing = True
             self._changed.notify()
+
+    def join(self, seconds: float) -> None:
+        """Wait at most `seconds` until the thread has ended."""
         if self._thread is not None:
-            self._thread.join(_CLOSE_SECONDS)
+            self._thread.join(seconds)
 
     def _send_all(self) -> None:
         while True:
@@ -169,6 +173,10 @@ class AlertSender:
             self._channels[alert.channel].send(alert)
 
     def close(self) -> None:
-        """Send the queued alerts, and wait at most 5 seconds for each target."""
-        for thread in (*self._threads, *self._channels.values()):
-            thread.close()
+        """Send the queued alerts, and wait at most 5 seconds for all targets together."""
+        threads = (*self._threads, *self._channels.values())
+        for thread in threads:
+            thread.stop()
+        end = time.monotonic() + _CLOSE_SECONDS
+        for thread in threads:
+            thread.join(max(0.0, end - time.monotonic()))
