@@ -9,6 +9,9 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
+import structlog
+
+from tidegate.contracts.crash import described as described_error
 from tidegate.contracts.document.semver import precedence
 from tidegate.contracts.document.terms import is_version
 from tidegate.contracts.errors import NotFoundError
@@ -31,6 +34,8 @@ from tidegate.gateway.streams.quarantine_index.facets import OTHER, FacetKind, d
 from tidegate.gateway.streams.quarantine_index.filters import QuarantineFilter, StreamIndex, count
 from tidegate.gateway.streams.quarantine_index.similarity import joined_problems
 
+_log = structlog.get_logger()
+
 _EVERY: Final = timedelta(seconds=15)
 _MUTED_EVERY: Final = timedelta(minutes=1)
 _EXPIRED_EVERY: Final = timedelta(hours=1)
@@ -38,6 +43,8 @@ _CHECK_SECONDS: Final = 2.0
 """Maximum time for the checks of one call: the index reads nothing meanwhile, and its leases lapse after 30 s."""
 _REST: Final = 4
 """Pause between two calls that check, as a multiple of the time of the checks."""
+_MOST_LOGGED: Final = 10
+"""Maximum number of failed checks that one call logs: without the database, every check fails."""
 _RECENT: Final = timedelta(hours=1)
 """Maximum age of the first record of a problem that is reported as new: indexing an old topic sends no alerts."""
 _QUIET_AFTER_SURGE: Final = timedelta(hours=24)
@@ -111,7 +118,7 @@ class ProblemWatch:
         """Record that streams have new records, and check them if a check is due.
 
         Streams for which a call has no time are checked by the next ones. A stream whose check fails is checked again
-        after the others. Raises the error of the last check that failed, such as Unavailable, after all of them.
+        after the others. Raises Unavailable if the database does not tell which streams are due.
         """
         self._add(streams)
         now = self._now()
@@ -128,23 +135,23 @@ class ProblemWatch:
         self._changed |= dict.fromkeys(sorted(streams))
 
     def _check_some(self, now: datetime) -> None:
-        """Check the streams that have waited longest, until _CHECK_SECONDS have passed."""
-        failure: Exception | None = None
+        """Check the streams that have waited longest, until _CHECK_SECONDS have passed. Failures are logged."""
+        failures = 0
         begin = time.monotonic()
         spent = 0.0
         for stream in tuple(self._changed):
             del self._changed[stream]
             try:
                 self.check(stream)
-            except Exception as error:  # noqa: BLE001 - it is raised after the checks of the other streams
+            except Exception as error:  # noqa: BLE001 - the other streams are checked all the same
                 self._changed[stream] = None
-                failure = error
+                failures += 1
+                if failures <= _MOST_LOGGED:
+                    _log.warning("problem_check_failed", stream=stream, error=described_error(error))
             spent = time.monotonic() - begin
             if spent >= _CHECK_SECONDS:
                 break
         self._check_at = now + max(_EVERY, timedelta(seconds=spent * _REST))
-        if failure is not None:
-            raise failure
 
     def check(self, stream: str) -> None:
         """Make the automatic changes of a stream's problems, and notify at most once per event. Raises Unavailable."""

@@ -24,13 +24,13 @@ def test_all_targets_are_told_of_the_end_before_one_is_waited_for(monkeypatch: p
     class Waiting:
         name = "waits for the other"
 
-        def send(self, alert: Alert) -> None:
+        def send(self, _: Alert) -> None:
             found.append(retried.wait(3))  # less than the sender waits at its end
 
     class Refusing:
         name = "gets the second alert at the end, because it refuses the first"
 
-        def send(self, alert: Alert) -> None:
+        def send(self, _: Alert) -> None:
             if tried.is_set():
                 retried.set()
             tried.set()

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from types import SimpleNamespace
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.unit.gateway.quarantine_records import AGE, BROKEN, NOW, Process, refused
 from tidegate.contracts.errors import Unavailable
@@ -100,8 +101,13 @@ def test_a_check_that_fails_is_made_again_and_keeps_no_other_waiting(
         check(stream)
 
     monkeypatch.setattr(world.watch, "check", check_or_fail)
-    with pytest.raises(type(error)):
+    with capture_logs() as logs:
         world.watch.notify({"abo", "adm", "zoo"})
+    assert [(each["event"], each["stream"]) for each in logs] == [
+        ("problem_check_failed", "abo"),
+        ("problem_check_failed", "adm"),
+    ]
+    assert all(type(error).__name__ in each["error"] for each in logs)
     assert [each.stream for each in world.told] == ["zoo"]
     world.watch.notify(())
     assert [each.stream for each in world.told] == ["zoo"]  # the next round has not begun
