@@ -40,7 +40,7 @@ class MarkedBytes:
 class Piece:
     """A run of text of one kind: key, string, number, word, punctuation, code, mask, cut or note.
 
-    The text of a `cut` is the number of omitted bytes, that of a `mask` the reason for the mask.
+    The text of a `cut` is the number of omitted bytes, without masked ones; that of a `mask` is the reason for the mask.
     """
 
     kind: str
@@ -52,7 +52,8 @@ class Piece:
 class Line:
     """One line; `depth` is the number of enclosing objects and arrays.
 
-    A line with the number 0 is a gap: it replaces `skipped` lines, or the last `skipped_bytes` of the record.
+    A line with the number 0 is a gap: it replaces `skipped` lines, or the end of the record: `skipped_bytes`, without
+    masked ones.
     """
 
     number: int
@@ -147,7 +148,7 @@ class _Typesetter:
                 continue
             yield from self._break_before(event.part, previous)
             if self._is_past_all(event.start):
-                yield Line(0, skipped_bytes=len(self._data) - event.start)
+                yield Line(0, skipped_bytes=self._readable_bytes(event.start, len(self._data)))
                 return
             previous = self._take(event)
             if event.part is JsonEvent.OPEN and may_fold:
@@ -162,8 +163,13 @@ class _Typesetter:
         if is_masked:
             walk.skip_to(end)
         elif end > opened.end and not self._has_mark_before(end):
-            self._add(Piece("cut", str(end - opened.end)))
+            self._add(Piece("cut", str(self._readable_bytes(opened.end, end))))
             walk.skip_to(end)
+
+    def _readable_bytes(self, start: int, end: int) -> int:
+        """Count bytes without masked ones: with them, the count would reveal how long a hidden value is."""
+        masked = sum(max(0, min(mask.end, end) - max(mask.start, start)) for mask in self._masks)
+        return end - start - masked
 
     def _break_before(self, part: JsonEvent, previous: JsonEvent | None) -> Iterator[Line]:
         """Yield the current line if the next part starts a new one."""

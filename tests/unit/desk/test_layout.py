@@ -90,6 +90,22 @@ def test_past_the_head_objects_without_a_mark_are_one_line() -> None:
     assert shown[-9:-1] == ["  {6},", "  {6},", "  {", '    "i": 90', "  },", "  {6},", "  {6},", "  {6},"]
 
 
+def test_the_length_of_a_masked_value_is_not_told() -> None:
+    def shown(name: str, marked: int) -> list[str]:
+        rows: list[object] = [{"i": at} for at in range(100)]
+        rows[50] = {"name": name, "i": 50}
+        data = json.dumps(rows).encode()
+        start = data.index(b'"' + name.encode())
+        at = data.index(b" %d}" % marked) + 1
+        mark = MarkedBytes(at, at + 1, (1,))
+        return written(
+            lay_out(data, (mark,), (HiddenBytes(start, start + len(name) + 2, "pii"),), head_lines=2)
+        )
+
+    # The value is in the end that is left out, or in an object that is one line.
+    assert [shown("Li", marked) == shown("Bartholomew", marked) for marked in (20, 52)] == [True, True]
+
+
 def test_what_is_no_json_follows_as_it_is() -> None:
     mark = MarkedBytes(7, 10, (1,), "expected something else")
     lines = lay_out(b'{"a":1 oops}', (mark,))
