@@ -6,10 +6,11 @@ normalized.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import accumulate, islice
 
 from tidegate.gateway.http.desk.wording import visible_runs
 from tidegate.gateway.streams.json_walk import Event, JsonEvent, Walk, closing, is_json
@@ -124,6 +125,9 @@ class _Typesetter:
         self._data = data
         self._marks = marks
         self._masks = masks
+        # A hostile record has tens of thousands of masks and of folded objects: each fold looks up two positions.
+        self._mask_starts = [mask.start for mask in masks]
+        self._masked_until = [0, *accumulate(mask.end - mask.start for mask in masks)]
         self._head_lines = head_lines
         self._next_mark = 0
         self._next_mask = 0
@@ -168,8 +172,15 @@ class _Typesetter:
 
     def _readable_bytes(self, start: int, end: int) -> int:
         """Count bytes without masked ones: with them, the count would reveal how long a hidden value is."""
-        masked = sum(max(0, min(mask.end, end) - max(mask.start, start)) for mask in self._masks)
-        return end - start - masked
+        return end - start - (self._masked_before(end) - self._masked_before(start))
+
+    def _masked_before(self, at: int) -> int:
+        """Count the masked bytes before a position."""
+        index = bisect_right(self._mask_starts, at)
+        if index == 0:
+            return 0
+        last = self._masks[index - 1]
+        return self._masked_until[index - 1] + min(at, last.end) - last.start
 
     def _break_before(self, part: JsonEvent, previous: JsonEvent | None) -> Iterator[Line]:
         """Yield the current line if the next part starts a new one."""

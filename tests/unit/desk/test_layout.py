@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 
 from tidegate.gateway.http.desk.layout import (
     CONTEXT_LINES,
@@ -104,6 +105,21 @@ def test_the_length_of_a_masked_value_is_not_told() -> None:
 
     # The value is in the end that is left out, or in an object that is one line.
     assert [shown("Li", marked) == shown("Bartholomew", marked) for marked in (20, 52)] == [True, True]
+
+
+def test_masks_are_not_counted_anew_for_each_object_that_is_one_line() -> None:
+    class Counted(list[HiddenBytes]):
+        passes = 0
+
+        def __iter__(self) -> Iterator[HiddenBytes]:
+            self.passes += 1
+            return super().__iter__()
+
+    data = b"[" + b",".join([b'{"name":7}'] * 1_000) + b"]"
+    masks = Counted(HiddenBytes(at, at + 1, "pii") for at in range(9, len(data), 11))
+    shown = written(lay_out(data, (MarkedBytes(len(data) - 3, len(data) - 2, (1,)),), masks, head_lines=2))
+    assert shown[-6:-4] == ["  {7},"] * 2  # of eight bytes, one is masked
+    assert masks.passes < 5
 
 
 def test_what_is_no_json_follows_as_it_is() -> None:
