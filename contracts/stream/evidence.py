@@ -10,7 +10,7 @@ Source: KIP-1191 for the `__dlq.errors.*` headers, whose values are UTF-8 text.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
@@ -234,11 +234,21 @@ class Original:
         return any(name == SENT_BACK_HEADER for name, _ in self.headers)
 
 
+def our_headers_begin(headers: Sequence[tuple[str, bytes | None]]) -> int:
+    """Return the index of the last `tidegate.source`; the number of headers if there is none.
+
+    Tidegate's headers begin there. Those before it are the producer's, or from an earlier refusal of the record.
+    """
+    for index in range(len(headers) - 1, -1, -1):
+        if headers[index][0] == SOURCE_HEADER:
+            return index
+    return len(headers)
+
+
 def read_original(headers: Headers) -> Original:
     """Split the headers of a quarantined record into its own and ours, which begin at the last `tidegate.source`."""
     found = tuple(headers)
-    sources = [index for index, (name, _) in enumerate(found) if name == SOURCE_HEADER]
-    begin = sources[-1] if sources else len(found)
+    begin = our_headers_begin(found)
     ours = {name: value or b"" for name, value in found[begin:]}
     return Original(
         found[:begin],

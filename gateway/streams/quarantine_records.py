@@ -25,14 +25,17 @@ from tidegate.contracts.privacy.classes import (
     with_classes_of,
 )
 from tidegate.contracts.stream.evidence import (
+    BATCH_HEADER,
     CONTRACT_HEADER,
     FORMAT_HEADER,
     GENERATION_HEADER,
+    JUDGED_AT_HEADER,
     LEDGER_HEADER,
     RULES_HEADER,
     SOURCE_HEADER,
     TIMESTAMP_HEADER,
     VIOLATIONS_HEADER,
+    our_headers_begin,
 )
 from tidegate.contracts.verdict import Violation
 from tidegate.contracts.words import plain_sentence
@@ -47,11 +50,12 @@ MOST_SINGLE_BYTES: Final = 1 << 20
 _MOST_HEADER_BYTES = 400
 _OURS = frozenset(
     {
-        *(SOURCE_HEADER, LEDGER_HEADER, CONTRACT_HEADER, RULES_HEADER, VIOLATIONS_HEADER),
-        *(TIMESTAMP_HEADER, GENERATION_HEADER, FORMAT_HEADER),
+        *(SOURCE_HEADER, LEDGER_HEADER, CONTRACT_HEADER, RULES_HEADER, VIOLATIONS_HEADER, BATCH_HEADER),
+        *(TIMESTAMP_HEADER, GENERATION_HEADER, JUDGED_AT_HEADER, FORMAT_HEADER),
         *(f"__dlq.errors.{name}" for name in ("topic", "partition", "offset", "message")),
     }
 )
+"""Tidegate's headers without values of the record. `tidegate.omitted` is not among them: it has a hash of the value."""
 
 
 FindVersion = Callable[[str, str], ContractVersion]
@@ -205,9 +209,11 @@ def classified_as_now(contract: DataContract, version: FindVersion) -> DataContr
 
 
 def own_headers(record: QuarantinedRecord) -> frozenset[int]:
-    """Return the indices of Tidegate's own headers, the last of each name; they hold no value of the record."""
-    last = {name: index for index, (name, _) in enumerate(record.headers) if name in _OURS}
-    return frozenset(last.values())
+    """Return the indices of Tidegate's own headers that hold no value of the record."""
+    begin = our_headers_begin(record.headers)
+    return frozenset(
+        index for index, (name, _) in enumerate(record.headers) if index >= begin and name in _OURS
+    )
 
 
 def _value(record: QuarantinedRecord, viewer: Viewer) -> tuple[bytes | None, frozenset[str]]:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -37,6 +38,11 @@ AVRO: dict[str, Any] = {
     "rules": [{"id": "age-is-known", "kind": "forbidden", "field": "/age", "values": [999]}],
 }
 
+OURS = (
+    *("tidegate.source", "tidegate.ledger", "tidegate.contract", "tidegate.rules", "tidegate.violations"),
+    *("tidegate.timestamp", "tidegate.generation", "tidegate.judged-at", "tidegate.format"),
+)
+SOURCE = ("tidegate.source", b"adm/0/7")
 EVIDENCE = Evidence(EventPointer("adm", 0, 7), "adm", "adm@1.0.0", (), ())
 
 
@@ -57,7 +63,7 @@ def view_of(
         datetime(2026, 1, 1, tzinfo=UTC),
         b"key",
         value,
-        (("origin", b"here"), ("tidegate.rules", b"age-is-known")),
+        (("origin", b"here"), SOURCE, ("tidegate.rules", b"age-is-known")),
         Evidence(EventPointer("adm", 0, 7), "adm", "adm@1.0.0", ("age-is-known",), violations),
     )
     return record_view(record, Viewer(contract, plan, frozenset(revealed)), view)
@@ -103,12 +109,14 @@ def test_key_and_foreign_headers_are_hidden_where_fields_are_classified() -> Non
     assert plain.key.runs == (("key", False),)
     assert [(field.name, field.is_hidden) for field in plain.headers] == [
         ("origin", False),
+        ("tidegate.source", False),
         ("tidegate.rules", False),
     ]
     for hiding in (view_of(b"x", {**AVRO, "classification": {"/patient": "pii"}}), view_of(b"x", None)):
         assert (hiding.key.is_hidden, hiding.key.runs) == (True, ())
         assert [(field.name, field.is_hidden) for field in hiding.headers] == [
             ("origin", True),
+            ("tidegate.source", False),
             ("tidegate.rules", False),
         ]
 
@@ -134,19 +142,20 @@ def test_an_unreadable_record_of_a_contract_that_classifies_fields_is_one_bar() 
     assert "SECRET" in text_of(view_of(b'{"b": 1, "c" SECRET}', document, View.FORMATTED, "body"))
 
 
-def test_headers_that_a_producer_named_like_ours_are_hidden_too() -> None:
-    classified = {**AVRO, "classification": {"/patient": "pii"}}
-    contract = DataContract.model_validate(classified)
+@pytest.mark.parametrize("classes", [{}, {"classification": {"/patient": "pii"}}])
+def test_headers_that_a_producer_named_like_ours_are_hidden_too(classes: dict[str, Any]) -> None:
+    """Tidegate writes no generation 0 and no format 1, so only the position tells whose header it is."""
+    contract = DataContract.model_validate({**AVRO, **classes})
+    producers = [(name, b"SECRET") for name in (*OURS, "tidegate.mine")]
+    ours = (SOURCE, ("tidegate.rules", b"age-is-known"), ("tidegate.judged-at", b"1"))
     record = QuarantinedRecord(
-        EventPointer("adm.quarantine", 0, 0),
-        None,
-        None,
-        b"x",
-        (("tidegate.rules", b"SECRET"), ("tidegate.mine", b"SECRET"), ("tidegate.rules", b"age-is-known")),
-        Evidence(EventPointer("adm", 0, 7), "adm", "adm@1.0.0", ("age-is-known",), ()),
+        EventPointer("adm.quarantine", 0, 0), None, None, b"x", (*producers, *ours), EVIDENCE
     )
     view = record_view(record, Viewer(contract, None), View.FORMATTED)
-    assert [field.is_hidden for field in view.headers] == [True, True, False]
+    assert [each.name for each in view.headers] == [name for name, _ in (*producers, *ours)]
+    assert [each.is_hidden for each in view.headers] == [bool(classes)] * len(producers) + [False] * len(ours)
+    bare = replace(record, headers=ours, key=None, value=None)
+    assert not record_view(bare, Viewer(contract, None), View.FORMATTED).hides
 
 
 def test_avro_of_an_unknown_writer_is_hidden_where_fields_are_classified() -> None:
