@@ -50,6 +50,7 @@ def opened(page: Page, address: str, expected: str, patience_ms: int = INDEXED_M
     raise AssertionError(page.locator("main").inner_text())
 
 
+@pytest.mark.full
 def test_a_problem_is_found_and_all_its_records_are_paged_through(
     gateway: Traffic, stream: str, page: Page
 ) -> None:

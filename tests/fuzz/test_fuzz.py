@@ -21,6 +21,7 @@ def test_nothing_that_arrives_crashes_hangs_or_takes_the_memory(
     fuzz(tmp_path, sort, inputs)
 
 
+@pytest.mark.full
 def test_no_request_fails_or_shows_what_is_another_teams(tmp_path: Path, broker: Broker) -> None:
     fuzz(tmp_path, "requests", examples(1_500), "--bootstrap-servers", broker.bootstrap)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pytest
 from confluent_kafka import Producer
 
 from tidegate.gateway.embedded.broker import Broker
@@ -42,6 +43,7 @@ def backtest(broker: Broker, topic: str, folder: Path, *options: str) -> dict[st
     return report
 
 
+@pytest.mark.full
 def test_a_topic_from_its_start_from_an_offset_from_a_time_and_sampled(
     broker: Broker, make_topic: Callable[..., str], tmp_path: Path
 ) -> None:

@@ -58,6 +58,7 @@ WARD = {"name": "ward", "type": "string", "default": "unknown"}
 NEW = {"type": "record", "name": "Stay", "fields": [WARD, {"name": "age", "type": "int"}]}
 
 
+@pytest.mark.full
 def test_avro_of_several_schemas_is_read_with_the_registry(
     broker: Broker, make_topic: Callable[..., str], tmp_path: Path
 ) -> None:
@@ -87,6 +88,7 @@ def test_avro_of_several_schemas_is_read_with_the_registry(
     )
 
 
+@pytest.mark.full
 def test_bare_avro_is_read_with_a_schema_that_is_given(
     broker: Broker, make_topic: Callable[..., str], tmp_path: Path
 ) -> None:
@@ -126,6 +128,7 @@ def test_a_missing_topic_has_its_own_message(broker: Broker, tmp_path: Path) -> 
     assert (missing.returncode, "no topic no-such-topic" in missing.stderr) == (2, True)
 
 
+@pytest.mark.full
 def test_no_broker_has_its_own_message(tmp_path: Path) -> None:
     out = ("-o", tmp_path / "c.yaml")
     silent = infer("kafka:no-such-topic", "--bootstrap-servers", "127.0.0.1:1", *out)

@@ -149,6 +149,7 @@ def test_the_registry_reads_over_every_way(
     reader.close()
 
 
+@pytest.mark.full
 def test_a_topic_that_may_not_be_read_stops_the_index_of_no_other(
     secured: SecuredBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -259,6 +259,7 @@ def test_a_value_is_searched_in_the_background(
     ]  # it had ended: nothing changed
 
 
+@pytest.mark.full
 def test_the_command_line_lists_shows_and_exports_what_the_reader_may_see(
     broker: Broker, stream: str, factory: Factory, make_ingestion: MakeIngestion, tmp_path: Path
 ) -> None:

@@ -114,6 +114,7 @@ def test_one_record_by_its_place(broker: Broker, origin: Origin, reader: Quarant
             reader.record(origin, partition, offset)
 
 
+@pytest.mark.full
 def test_large_records_are_read_in_parts(broker: Broker, origin: Origin, reader: QuarantineReader) -> None:
     """A registry with little memory reads any number of records of the size that a topic allows."""
     produce(broker, origin, range(60), padding=900_000)

@@ -314,6 +314,7 @@ def test_a_request_under_way_at_sigterm_is_answered(server: Server) -> None:
     assert server.process.wait() == 0
 
 
+@pytest.mark.full
 def test_the_log_is_json_and_holds_no_payload(server: Server) -> None:
     server.publish(CONTRACT_YAML)
     server.http.post(
@@ -335,6 +336,7 @@ def test_the_log_is_json_and_holds_no_payload(server: Server) -> None:
     assert "SECRET" not in json.dumps(log)
 
 
+@pytest.mark.full
 def test_a_port_in_use_is_a_wrong_setting(server: Server, tmp_path: Path) -> None:
     port = str(httpx.URL(server.url).port)
     second = subprocess.run(
@@ -370,6 +372,7 @@ class TestPublishCommand:
         )
         return done.returncode, done.stdout, done.stderr
 
+    @pytest.mark.full
     def test_a_schema_file_travels_inside_its_contract(self, server: Server, file: Path) -> None:
         first, again = (self.publish(file, server.url) for _ in range(2))
         hint = (
@@ -462,6 +465,7 @@ def test_reads_are_answered_while_50_of_the_worst_documents_are_checked(server: 
     assert set(known) <= {200, 422, 503}
 
 
+@pytest.mark.full
 def test_an_overloaded_registry_answers_with_the_time_to_retry(tmp_path: Path) -> None:
     environment = {"TIDEGATE_CHECKS_AT_ONCE": "1", "TIDEGATE_CHECKS_WAITING": "1"}
     with Server(f"sqlite:///{tmp_path}/registry.db", environment) as server:

@@ -181,6 +181,7 @@ def test_json_is_framed_with_the_id_of_the_registry(
     assert (message.value() or b"")[:1] == (b"\0" if framing == "confluent-prefix" else b"{")
 
 
+@pytest.mark.full
 def test_bare_avro_has_no_place_to_name_another_schema(tmp_path: Path) -> None:
     contract = contract_of(tmp_path, "orders", NEW)
     for schema, record, code in ((NEW, {"n": 1}, 0), (OLD, {"n": 1}, 2)):
@@ -192,6 +193,7 @@ def test_bare_avro_has_no_place_to_name_another_schema(tmp_path: Path) -> None:
     assert "written with another schema than that of orders 1.0.0" in ran.stderr
 
 
+@pytest.mark.full
 def test_nothing_is_sent_of_a_file_with_a_record_that_cannot_be_encoded(
     broker: Broker, make_topic: Callable[..., str], tmp_path: Path
 ) -> None:
@@ -229,6 +231,7 @@ def test_standard_input_is_sent_to_the_first_record_that_cannot_be_encoded(
     assert [each.value()[:1] for each in received(broker, topic)] == [b"\x02", b"\x04"]
 
 
+@pytest.mark.full
 def test_a_broker_or_a_registry_that_does_not_answer_has_its_own_message(tmp_path: Path) -> None:
     contract, file = contract_of(tmp_path, "no-such-topic", JSON), tmp_path / "orders.jsonl"
     file.write_text("{}\n")

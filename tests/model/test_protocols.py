@@ -41,7 +41,7 @@ TOMBSTONE = frozenset({(0, 1)})
 WIDEST = (Bounds(THREE, (2, 1, 2)), Bounds(ONE_PARTITION, (1, 1, 1, 1)))
 
 
-@pytest.mark.parametrize("bounds", [TWO_INSTANCES, THREE_SUCCESSORS, OTHER_SLOTS])
+@pytest.mark.parametrize("bounds", [TWO_INSTANCES, THREE_SUCCESSORS, *full(OTHER_SLOTS)])
 def test_nothing_is_lost_or_duplicated_in_any_order_of_steps(bounds: Bounds) -> None:
     found = search(StagedProtocol(bounds))
     assert found.violation is None, str(found)

@@ -171,6 +171,7 @@ def test_records_and_the_positions_that_name_them_are_sent_in_one_transaction(
     require_sent_once(line, refused, places)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("is_killed_again", [False, *full(True)])
 def test_records_that_a_cancelled_request_has_sent_stay_closed(line: Line, is_killed_again: bool) -> None:
     """The instance ends before the ledger names what it sent; the next request is of another record."""
@@ -332,6 +333,7 @@ def test_a_zombie_of_a_discard_changes_nothing(
     require_exactly_once(line, {source for place, source in places.items() if place not in gone})
 
 
+@pytest.mark.full
 def test_a_record_that_was_sent_back_and_is_refused_again_is_never_sent_again(
     line: Line, registry: Registry, publish: Publish
 ) -> None:

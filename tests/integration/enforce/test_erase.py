@@ -249,6 +249,7 @@ def test_where_rows_cannot_be_taken_back_the_quarantine_is_erased(
 
 
 @pytest.mark.full
+@pytest.mark.full
 def test_two_erasures_of_one_topic_do_not_bring_back_what_the_other_erases(
     published_line: Callable[..., Line], erasing: Erasing
 ) -> None:

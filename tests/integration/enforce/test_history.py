@@ -100,6 +100,7 @@ def power_cut_after(step: Step, times: int = 1) -> Callable[[str, Step | ReplayS
     return cut
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("sink", full(*APPENDED))
 def test_a_history_and_a_topic_take_turns(sink: str, make_line: Callable[..., Line], tmp_path: Path) -> None:
     """Each is cut off between quarantine and ledger while the other one goes on, and a second load follows."""

@@ -57,6 +57,7 @@ SINKS = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("small_results")
 @pytest.mark.parametrize("settings", SINKS)
 def test_records_beyond_what_spark_collects(

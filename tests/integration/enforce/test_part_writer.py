@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.integration.enforce.line import KNOWN, SCHEMA, Line, Sent, row
+from tests.marks import full
 from tidegate.contracts.errors import StreamStopped
 from tidegate.spark_jobs.sinks.iceberg.catalogs import open_table
 from tidegate.spark_jobs.sinks.iceberg.table import table_name
@@ -105,7 +106,7 @@ def test_a_partitioned_table_gets_its_rows_where_it_wants_them(line: Line, spark
     assert data_files(line) == known
 
 
-@pytest.mark.parametrize("change", ["ADD PARTITION FIELD day", "WRITE ORDERED BY amount"])
+@pytest.mark.parametrize("change", ["ADD PARTITION FIELD day", *full("WRITE ORDERED BY amount")])
 def test_files_stay_if_the_table_is_partitioned_or_sorted_while_they_are_published(
     line: Line, spark: SparkSession, change: str
 ) -> None:

@@ -184,6 +184,7 @@ def test_a_registry_restored_without_decisions_stops_the_stream_at_its_start(
     assert len(line.rows()) == 3
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("sink", full("iceberg", "delta", "postgresql", "kafka"))
 def test_a_registry_restored_without_a_pause_is_noticed_although_no_batch_followed_it(
     make_line: Callable[..., Line], spark: SparkSession, tmp_path: Path, sink: str

@@ -407,6 +407,7 @@ def test_a_batch_that_was_never_published_is_not_in_the_table(make_line: Callabl
     assert require_kept(line) == 2
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("sink", full("postgresql", "iceberg"))
 def test_an_unfinished_history_keeps_no_refusal_of_the_topic_out_of_the_table(
     make_line: Callable[..., Line], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, sink: str

@@ -165,6 +165,7 @@ def test_an_instance_that_is_overtaken_in_a_replay_writes_nothing(
 
 
 @pytest.mark.full
+@pytest.mark.full
 def test_chunks_of_a_replay_and_live_batches_take_turns(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     """While each chunk waits for its commit, a batch of the stream is judged and published."""
     monkeypatch.setattr(replay_chunk, "CHUNK_RECORDS", 2)
@@ -192,6 +193,7 @@ def test_chunks_of_a_replay_and_live_batches_take_turns(line: Line, monkeypatch:
     require_exactly_once(line, refused)
 
 
+@pytest.mark.full
 def test_what_fails_again_stays_refused_and_is_not_written_again(line: Line) -> None:
     """With its reason, and with another one; and it can be replayed later."""
     line.produce(row(0, 999), row(1, 998), row(2), row(3, 999, day="no day"))
@@ -239,6 +241,7 @@ def test_a_record_is_judged_by_the_moment_of_its_first_verdict(
     require_exactly_once(line, {(0, 0)})
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("action", ["replay", *full("to-source")])
 def test_why_records_failed_again_is_told_by_the_next_attempt_too(line: Line, action: str) -> None:
     """The one that judged them ended after its commit, and before its report."""
@@ -255,6 +258,7 @@ def test_why_records_failed_again_is_told_by_the_next_attempt_too(line: Line, ac
     assert failed_by(line) == {"amount-is-known": {places[1, 0]}, "format": {places[1, 1]}}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "refusing",
     [

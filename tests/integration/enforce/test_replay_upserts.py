@@ -72,6 +72,7 @@ def test_the_newest_record_of_a_key_is_its_row_whenever_it_is_replayed(
     require_exactly_once(line, refused)
 
 
+@pytest.mark.full
 def test_a_key_that_is_deleted_while_its_record_is_replayed_stays_deleted(line: Line) -> None:
     """The chunk is judged before the batch that deletes the key, and published after it."""
     line.produce(row(0, 999), row(2, 999))
@@ -132,6 +133,7 @@ def test_marks_that_retention_deletes_during_a_replay_bring_no_deleted_key_back(
     require_exactly_once(line)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("sink", ["iceberg-upsert", *full("delta-upsert", "postgresql-upsert")])
 def test_a_replayed_tombstone_deletes_and_leaves_a_mark(
     line: Line,

@@ -60,6 +60,7 @@ def require_copies_alone(line: Line) -> None:
     assert answer.closed == 0
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("sink", "step"), [("iceberg", None), *long_to_source()])
 def test_a_record_that_was_sent_back_is_not_written_beside_its_copy(
     published_line: Callable[..., Line], rewinding: Rewinding, sink: str, step: ReplayStep | None

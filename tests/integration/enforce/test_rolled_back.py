@@ -247,6 +247,7 @@ def test_a_delta_table_that_is_restored_stops_the_stream(make_line: Callable[...
     assert line.reconcile().holds
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("moment", full("in the transaction", "before the transaction", "before the merge"))
 def test_a_delta_table_that_is_restored_while_a_batch_is_published_stops_the_stream(
     make_line: Callable[..., Line], monkeypatch: pytest.MonkeyPatch, moment: str

@@ -60,6 +60,7 @@ def push(git: Git, tmp_path: Path, api: CommentApi) -> Callable[..., Runner]:
     return push_contract
 
 
+@pytest.mark.full
 def test_a_second_push_updates_the_comment(push: Callable[..., Runner], api: CommentApi) -> None:
     job = push(1, version="1.1.0", maximum=120).run()
     assert job.exit_code == 1, job.log

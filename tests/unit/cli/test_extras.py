@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.marks import full
 from tidegate.contracts.errors import SettingsError
 from tidegate.gateway.cli.verbs import GROUP, VERBS
 from tidegate.gateway.embedded import doctor
@@ -111,7 +112,7 @@ def test_every_extra_is_part_of_all() -> None:
     } <= (distributions("all"))
 
 
-@pytest.mark.parametrize("extra", [None, "kafka", "registry", "spark", "demo"])
+@pytest.mark.parametrize("extra", [None, "spark", *full("kafka", "registry", "demo")])
 def test_verbs_load_with_their_extra_alone(extra: str | None) -> None:
     targets = [target for target, needed in TARGETS if needed == extra]
     assert targets

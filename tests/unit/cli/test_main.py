@@ -21,6 +21,7 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.marks import full
 from tidegate.contracts.errors import (
     ConflictError,
     ContractError,
@@ -77,7 +78,7 @@ ASCII = (
 )
 
 
-@pytest.mark.parametrize("env", ASCII, ids=["io", "locale"])
+@pytest.mark.parametrize("env", [ASCII[0], *full(ASCII[1])], ids=["io", "locale"])
 @pytest.mark.parametrize(
     ("arguments", "code", "shown"),
     [

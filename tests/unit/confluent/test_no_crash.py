@@ -17,6 +17,7 @@ from tidegate.gateway.settings import GatewaySettings
 EXAMPLES = 800
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "database_url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.full)], indirect=True
 )

@@ -74,6 +74,7 @@ def test_a_client_that_sends_nothing_is_cut_off(server: tuple[str, int]) -> None
 
 
 @pytest.mark.full
+@pytest.mark.full
 def test_the_second_request_of_a_connection_is_cut_off_too(server: tuple[str, int]) -> None:
     with socket.create_connection(server, timeout=20) as client:
         client.sendall(ASK)

@@ -190,6 +190,7 @@ def test_what_references_lead_to_is_bounded(client: Client) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.full
 def test_a_chain_of_references_is_validated_once_and_bounded(client: Client) -> None:
     fields = {f"f{number}": {"type": "integer"} for number in range(200)}
     found = []

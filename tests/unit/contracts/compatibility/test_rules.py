@@ -278,6 +278,7 @@ def test_many_hard_patterns_end_with_the_same_answer_twice(make_contract: Any) -
     assert not first.is_compatible
 
 
+@pytest.mark.full
 def test_searches_of_one_comparison_share_a_budget_of_transitions() -> None:
     pairs = [(f"(a|b)*a(a|b){{8}}{n}", f"(a|b)*b(a|b){{8}}{n}") for n in range(1, 31)]
     moves = searched(Question(pairs[0][:1], pairs[0][1:])).moves

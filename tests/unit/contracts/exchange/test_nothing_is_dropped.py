@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.marks import full
 from tidegate.contracts.document.fields import value_at
 from tidegate.contracts.document.load import parse_contract
 from tidegate.contracts.document.source import SourceDocument, escape
@@ -89,7 +90,7 @@ def is_read(document: Any, found: Imported, key: Key, value: Any) -> bool:
     )
 
 
-@pytest.mark.parametrize("name", [*CONVERTED, *STANDARD])
+@pytest.mark.parametrize("name", [*CONVERTED, STANDARD[1], *full(STANDARD[0], STANDARD[2])])
 def test_every_key_is_used_kept_or_listed(name: str) -> None:
     document = read(name)
     found = imported(document)
