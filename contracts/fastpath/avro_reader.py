@@ -181,7 +181,7 @@ class _Writer:
             case Symbol():
                 known = {2 * at: name for at, name in enumerate(node.symbols) if name is not None and at < 64}
                 self._write(indent, f"{to or 'b'} = {self._bind(known)}[p[i]]", "i += 1")
-            case ArrayNode() if not node.is_free:
+            case ArrayNode(free_values=None):
                 self._array(node, to, indent, depth)
             case UnionNode():
                 self._union(node, to, indent, depth)

@@ -15,6 +15,7 @@ import pyarrow as pa
 from tidegate.contracts.document.fields import FieldType, is_index, join, tokens
 from tidegate.contracts.document.model import AvroSchema
 from tidegate.contracts.errors import ContractError
+from tidegate.contracts.formats.avro_mistakes import mistakes
 from tidegate.contracts.formats.avro_nodes import UnreadableData, resolve
 from tidegate.contracts.formats.avro_reader import ResolvedReader
 from tidegate.contracts.formats.avro_types import (
@@ -29,7 +30,6 @@ from tidegate.contracts.formats.avro_types import (
     Record,
     RecordField,
     Union,
-    mistakes,
     nodes,
     parse,
 )

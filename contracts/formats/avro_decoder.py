@@ -28,12 +28,10 @@ from tidegate.contracts.formats.avro_nodes import (
     Uuid,
     decimal_value,
 )
-from tidegate.contracts.formats.avro_types import UUID
+from tidegate.contracts.formats.avro_types import MAX_FREE_VALUES, UUID
 
 MAX_DEPTH: Final = 254
 """Maximum nesting of records, arrays and maps in a record; the same as for JSON."""
-MAX_FREE_ITEMS: Final = 1_000
-"""Maximum items of an array whose items take no bytes."""
 
 Reader = Callable[[bytes, int, int], tuple[Any, int]]
 """Reads one value: takes the payload, the position and the depth; returns the value and the position after it.
@@ -96,7 +94,7 @@ class _Compiler:
             case Symbol():
                 return _symbol(node.symbols)
             case ArrayNode():
-                return _array(self.reader(node.item), is_free=node.is_free)
+                return _array(self.reader(node.item), node.free_values)
             case MapNode():
                 return _map(self.reader(node.value))
             case UnionNode():
@@ -312,7 +310,9 @@ def _record(steps: list[tuple[str | None, Reader]], empty: dict[str, Any]) -> Re
     return read
 
 
-def _array(read_item: Reader, *, is_free: bool) -> Reader:
+def _array(read_item: Reader, free_values: int | None) -> Reader:
+    most = None if free_values is None else MAX_FREE_VALUES // free_values
+
     def read(payload: bytes, position: int, depth: int) -> tuple[list[Any], int]:
         depth = _deeper(depth)
         items: list[Any] = []
@@ -320,7 +320,7 @@ def _array(read_item: Reader, *, is_free: bool) -> Reader:
             count, position = _block(payload, position)
             if count == 0:
                 return items, position
-            limit = MAX_FREE_ITEMS - len(items) if is_free else len(payload) - position
+            limit = len(payload) - position if most is None else most - len(items)
             if count > limit:
                 raise MalformedError(
                     "avro.too-many-items", "holds an array of more items than its bytes allow"

@@ -30,7 +30,15 @@ def fits(default: Any, node: AvroType) -> bool:
     As in data, a value of a logical type must be one: a decimal within its precision, a UUID, or a time of day. Every
     number is a date or a timestamp; whether a column holds it depends on the column.
     """
-    return _fits_type(default, node) and _fits_logical(default, node)
+    return _fits(default, node, {})
+
+
+def _fits(default: Any, node: AvroType, known: dict[tuple[int, int], bool]) -> bool:
+    """As `fits`; `known` has earlier answers by identity, because branches of a union may lead to the same part."""
+    key = (id(default), id(node))
+    if key not in known:
+        known[key] = _fits_type(default, node, known) and _fits_logical(default, node)
+    return known[key]
 
 
 def _fits_logical(default: Any, node: AvroType) -> bool:
@@ -49,7 +57,9 @@ def _fits_logical(default: Any, node: AvroType) -> bool:
             return True
 
 
-def _fits_type(default: Any, node: AvroType) -> bool:  # noqa: C901, PLR0911 - one for each type
+def _fits_type(  # noqa: C901, PLR0911 - one for each type
+    default: Any, node: AvroType, known: dict[tuple[int, int], bool]
+) -> bool:
     match node:
         case Primitive(kind="null"):
             return default is None
@@ -69,14 +79,16 @@ def _fits_type(default: Any, node: AvroType) -> bool:  # noqa: C901, PLR0911 - o
         case Enum():
             return default in node.symbols
         case Array():
-            return isinstance(default, list) and all(fits(item, node.items) for item in default)
+            return isinstance(default, list) and all(_fits(item, node.items, known) for item in default)
         case Map():
-            return isinstance(default, dict) and all(fits(value, node.values) for value in default.values())
+            return isinstance(default, dict) and all(
+                _fits(value, node.values, known) for value in default.values()
+            )
         case Union():
-            return any(fits(default, branch) for branch in node.branches)
+            return any(_fits(default, branch, known) for branch in node.branches)
         case Record():
             return isinstance(default, dict) and all(
-                fits(default[each.name], each.type) if each.name in default else each.has_default
+                _fits(default[each.name], each.type, known) if each.name in default else each.has_default
                 for each in node.fields
             )
 

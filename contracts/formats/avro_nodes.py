@@ -26,6 +26,7 @@ from tidegate.contracts.formats.avro_types import (
     AvroType,
     Enum,
     Fixed,
+    FreeValues,
     Map,
     Primitive,
     Record,
@@ -89,10 +90,13 @@ class Symbol:
 
 @dataclass(eq=False, slots=True)
 class ArrayNode:
-    """An array, with the node of its items. `is_free` says whether items take no bytes."""
+    """An array, with the node of its items. `free_values` is the number of values in a written item without bytes.
+
+    None if the items take bytes.
+    """
 
     item: Node
-    is_free: bool
+    free_values: int | None
 
 
 @dataclass(eq=False, slots=True)
@@ -151,27 +155,13 @@ def resolve(writer: AvroType, reader: AvroType) -> Node:
     return _Resolver().node(writer, reader)
 
 
-def is_free(node: Node) -> bool:
-    """Return whether every value of a node takes no bytes."""
-    return _is_free(node, ())
-
-
-def _is_free(node: Node, seen: tuple[int, ...]) -> bool:
-    match node:
-        case Plain(kind="null") | FixedBytes(size=0):
-            return True
-        case RecordNode() if id(node) not in seen:
-            return all(_is_free(inner, (*seen, id(node))) for _, inner in node.steps)
-        case _:
-            return False
-
-
 class _Resolver:
     """Resolves pairs of types, each pair of records only once, so that a record may contain itself."""
 
     def __init__(self) -> None:
         self._records: dict[tuple[int, int], RecordNode] = {}
         self._open: set[int] = set()
+        self._free = FreeValues()
 
     def node(self, writer: AvroType, reader: AvroType) -> Node:  # noqa: PLR0911 - one for each type
         if isinstance(writer, Union):
@@ -188,8 +178,7 @@ class _Resolver:
             case Record(), Record():
                 return self._record(writer, reader)
             case Array(), Array():
-                item = self.node(writer.items, reader.items)
-                return ArrayNode(item, is_free(item))
+                return ArrayNode(self.node(writer.items, reader.items), self._free.count(writer.items))
             case Map(), Map():
                 return MapNode(self.node(writer.values, reader.values))
             case Enum(), Enum():

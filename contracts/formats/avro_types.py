@@ -14,13 +14,14 @@ from typing import Any, Final
 import fastavro
 from fastavro.schema import SchemaParseException, UnknownType
 
-from tidegate.contracts.document.diagnosis import closest
-from tidegate.contracts.errors import ContractError, Problem
+from tidegate.contracts.errors import ContractError
 
 MAX_NESTING: Final = 150
 """Maximum nesting of a schema, because types are processed recursively."""
 MAX_PRECISION: Final = 1_000
 """Maximum precision of a decimal that is accepted."""
+MAX_FREE_VALUES: Final = 1_000
+"""Maximum values in a row that take no bytes: a record of nulls, or an array of them."""
 
 _BASES: Final = {
     "date": {"int"},
@@ -35,26 +36,6 @@ _BASES: Final = {
     "uuid": {"string", "fixed"},
     "duration": {"fixed"},
 }
-_PRIMITIVES: Final = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
-_OTHER_TYPE_NAMES: Final = {
-    "integer": "long",
-    "bigint": "long",
-    "number": "double",
-    "bool": "boolean",
-    "str": "string",
-    "text": "string",
-    "binary": "bytes",
-}
-"""Type names of other languages that edit distance would match with a wrong type."""
-_KEYS: Final = {
-    "record": ("name", "fields"),
-    "error": ("name", "fields"),
-    "enum": ("name", "symbols"),
-    "fixed": ("name", "size"),
-    "array": ("items",),
-    "map": ("values",),
-}
-"""The keys that a complex type must have. Source: specification, "Complex Types"."""
 UUID: Final = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 """A UUID in the form of RFC 4122."""
 _DAY_MILLIS: Final = 86_400_000
@@ -196,7 +177,7 @@ def parse(definition: Any, pointer: str = "", *, is_strict: bool = False) -> Avr
         parsed = fastavro.parse_schema(definition, named_schemas={})
         if is_strict:
             _require_strict(parsed)
-        return graph(parsed)
+        root = graph(parsed)
     except UnknownType as error:
         reason = f"no type is named {error.name}"
     except OverflowError:  # fastavro converts the default of a float to a double
@@ -205,69 +186,84 @@ def parse(definition: Any, pointer: str = "", *, is_strict: bool = False) -> Avr
         reason = f"{error} is missing"
     except (SchemaParseException, TypeError, AttributeError, ValueError, RecursionError) as error:
         reason = str(error)
+    else:
+        _check_free_values(root, pointer)
+        return root
     raise ContractError.at(pointer, f"not an Avro schema: {reason}")
 
 
-def mistakes(definition: Any, pointer: str) -> Iterator[Problem]:
-    """Yield the mistakes of a schema that can be located: unknown types, missing keys and duplicate fields.
+class FreeValues:
+    """Counts the values of types that take no bytes, each record once."""
 
-    For a schema that `parse` refuses. Its other mistakes have no known place.
+    def __init__(self) -> None:
+        self._known: dict[int, int | None] = {}
+
+    def count(self, node: AvroType) -> int | None:
+        """Return the number of values in a value of a type, itself included; None if the value takes bytes."""
+        match node:
+            case Primitive(kind="null") | Fixed(size=0):
+                return 1
+            case Record():
+                if id(node) not in self._known:
+                    self._known[id(node)] = None  # for a record within itself, of which no value ends
+                    inner = [self.count(each.type) for each in node.fields]
+                    if None not in inner:
+                        self._known[id(node)] = 1 + sum(each for each in inner if each is not None)
+                return self._known[id(node)]
+            case _:
+                return None
+
+
+def _check_free_values(root: AvroType, pointer: str) -> None:
+    """Raise ContractError for a record that takes no bytes, or a default, of more than MAX_FREE_VALUES values.
+
+    Thirty records that each contain the next one twice take 2 KB, and a value of the first has 2^30 values.
     """
-    yield from _mistakes(definition, pointer, "", set())
-
-
-def _mistakes(schema: Any, pointer: str, namespace: str, names: set[str]) -> Iterator[Problem]:
-    """Walk a schema in document order; `names` collects the declared names, because types are declared before use."""
-    match schema:
-        case str(name):
-            full = name if "." in name or not namespace else f"{namespace}.{name}"
-            if name not in _PRIMITIVES and full not in names:
-                yield Problem(pointer, f"no type is named {name:.80}{_near(name, names)}")
-        case list():
-            for index, branch in enumerate(schema):
-                yield from _mistakes(branch, f"{pointer}/{index}", namespace, names)
-        case {"type": str(kind)} if kind in _KEYS:
-            yield from _mistakes_of_parts(schema, pointer, namespace, names)
-        case {"type": inner}:
-            yield from _mistakes(inner, f"{pointer}/type", namespace, names)
-        case dict():
-            yield Problem(pointer, "`type` is missing")
-        case _:
-            yield Problem(pointer, "a type is a name, a mapping or a list")
-
-
-def _mistakes_of_parts(
-    schema: dict[str, Any], pointer: str, namespace: str, names: set[str]
-) -> Iterator[Problem]:
-    yield from (Problem(pointer, f"`{key}` is missing") for key in _KEYS[schema["type"]] if key not in schema)
-    for key in ("items", "values"):
-        if key in _KEYS[schema["type"]] and key in schema:
-            yield from _mistakes(schema[key], f"{pointer}/{key}", namespace, names)
-    if isinstance(name := schema.get("name"), str):
-        own = schema.get("namespace", namespace)
-        full = name if "." in name or not own else f"{own}.{name}"
-        namespace = full.rpartition(".")[0]
-        names.add(full)
-    seen: set[str] = set()
-    fields = schema.get("fields") if schema["type"] in {"record", "error"} else None
-    for index, each in enumerate(fields if isinstance(fields, list) else ()):
-        place = f"{pointer}/fields/{index}"
-        if not isinstance(each, dict):
-            yield Problem(place, "a field is a mapping")
+    free, defaults = FreeValues(), _DefaultValues()
+    for node in nodes(root):  # in this order no count goes deeper than the schema is nested
+        if not isinstance(node, Record):
             continue
-        yield from (Problem(place, f"`{key}` is missing") for key in ("name", "type") if key not in each)
-        if isinstance(name := each.get("name"), str):
-            if name in seen:
-                yield Problem(f"{place}/name", f"the record has two fields named {name:.80}")
-            seen.add(name)
-        if "type" in each:
-            yield from _mistakes(each["type"], f"{place}/type", namespace, names)
+        if (free.count(node) or 0) > MAX_FREE_VALUES:
+            reason = f"{node} takes no bytes and has more than {MAX_FREE_VALUES:,} values; remove some of its fields"
+            raise ContractError.at(f"{pointer}{node.pointer}", reason)
+        for each in node.fields:
+            if each.has_default and defaults.count(each.default, each.type) > MAX_FREE_VALUES:
+                reason = (
+                    f"the default has more than {MAX_FREE_VALUES:,} values, with those of the records in it"
+                )
+                raise ContractError.at(f"{pointer}{each.pointer}", reason)
 
 
-def _near(name: str, names: set[str]) -> str:
-    known = [*_PRIMITIVES, *sorted(names), *sorted(map(unqualified, names))]
-    right = _OTHER_TYPE_NAMES.get(name.casefold()) or closest(name, known)
-    return f"; did you mean `{right}`?" if right else ""
+class _DefaultValues:
+    """Counts the values of defaults, with the defaults of fields that they omit; each pair of both only once."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], int] = {}
+
+    def count(self, default: Any, node: AvroType) -> int:
+        """Return the number of values, for a union the largest of any branch."""
+        key = (id(default), id(node))
+        if key not in self._known:
+            self._known[key] = MAX_FREE_VALUES + 1  # for a default that contains itself, and never ends
+            self._known[key] = 1 + self._inner(default, node)
+        return self._known[key]
+
+    def _inner(self, default: Any, node: AvroType) -> int:
+        match node, default:
+            case Record(), dict():
+                if not all(each.has_default or each.name in default for each in node.fields):
+                    return 0  # no value of the type, so nothing has it
+                return sum(
+                    self.count(default.get(each.name, each.default), each.type) for each in node.fields
+                )
+            case Array(), list():
+                return sum(self.count(item, node.items) for item in default)
+            case Map(), dict():
+                return sum(self.count(value, node.values) for value in default.values())
+            case Union(), _:
+                return max((self.count(default, branch) for branch in node.branches), default=0)
+            case _:
+                return 0
 
 
 def graph(parsed: Any) -> AvroType:
@@ -291,7 +287,7 @@ def unqualified(name: str) -> str:
 
 
 def nodes(root: AvroType) -> Iterator[AvroType]:
-    """Yield every type of a graph once."""
+    """Yield every type of a graph once, in the order of the document."""
     seen: set[int] = set()
     stack = [root]
     while stack:
@@ -300,7 +296,7 @@ def nodes(root: AvroType) -> Iterator[AvroType]:
             continue
         seen.add(id(node))
         yield node
-        stack.extend(children(node))
+        stack.extend(reversed(children(node)))
 
 
 def children(node: AvroType) -> list[AvroType]:

@@ -35,6 +35,7 @@ def test_a_little_chaos_loses_and_doubles_nothing() -> None:
         ("kafka", "restart_broker"),
         ("kafka", "add_partition"),
         ("kafka", "shorten_retention"),
+        ("delta-upsert", "shorten_retention"),
         ("iceberg", "publish_version"),
         ("kafka-tasks", "change_slots"),
         ("iceberg", "roll_back"),
