@@ -18,6 +18,7 @@ from tidegate.contracts.fastpath.code_writer import FALSE, CodeWriter
 from tidegate.contracts.fastpath.rules import FastRules
 from tidegate.contracts.formats.avro_decoder import (
     MALFORMED,
+    Reader,
     as_float,
     compile_reader,
     read_int,
@@ -120,6 +121,7 @@ class _Writer:
         )
         self._variables = 0
         self._blocks = 0
+        self._arrays = 0
         self._looks_later = False
 
     def reader(self, node: Node) -> QuickReader:
@@ -192,8 +194,11 @@ class _Writer:
 
     def _strictly(self, node: Node, to: str | None, indent: str, depth: int) -> None:
         self._look(indent)
-        self._write(indent, f"{to or 'b'}, i = {self._bind(compile_reader(node))}(p, i, {depth})")
+        self._write(indent, f"{to or 'b'}, i = {self._bind(self._strict(node))}(p, i, {depth})")
         self._go_on(indent)
+
+    def _strict(self, node: Node) -> Reader:
+        return compile_reader(node, is_repeated=self._arrays > 0)
 
     def _plain(self, node: Plain, to: str | None, indent: str) -> None:
         match node.kind:
@@ -286,7 +291,7 @@ class _Writer:
     def _array(self, node: ArrayNode, to: str | None, indent: str, depth: int) -> None:
         item = self._variable() if to else None
         self._blocks += 1
-        count, strict = self._variable(), self._bind(compile_reader(node))
+        count, strict = self._variable(), self._bind(self._strict(node))
         self._write(indent, f"{count} = p[i]")
         # Arrays of more than 63 items, and blocks with a size in bytes, are read by the strict reader.
         self._write(indent, f"if {count} & 129:")
@@ -297,7 +302,9 @@ class _Writer:
         inner = indent + _STEP
         self._write(inner, *([f"{to} = []"] if to else []), f"while {count}:")
         self._write(inner, " i += 1", f" for _ in range({count} >> 1):")
+        self._arrays += 1
         self._read(node.item, item, inner + 2 * _STEP, depth + 1)
+        self._arrays -= 1
         if to:
             self._write(inner, f"  {to}.append({item})")
         self._write(inner, f" {count} = p[i]", f" if {count} & 129: raise Doubt", "i += 1")

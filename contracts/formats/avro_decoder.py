@@ -32,6 +32,8 @@ from tidegate.contracts.formats.avro_types import MAX_FREE_VALUES, UUID
 
 MAX_DEPTH: Final = 254
 """Maximum nesting of records, arrays and maps in a record; the same as for JSON."""
+MAX_REPEATED_FREE_VALUES: Final = 16
+"""Maximum values without bytes in one of many arrays, each of which takes three bytes."""
 
 Reader = Callable[[bytes, int, int], tuple[Any, int]]
 """Reads one value: takes the payload, the position and the depth; returns the value and the position after it.
@@ -68,49 +70,53 @@ def malformed(error: Exception) -> MalformedError:
     return MalformedError("avro.truncated", "ends before its last field")
 
 
-def compile_reader(node: Node) -> Reader:
-    """Compile the reader of a node."""
-    return _Compiler().reader(node)
+def compile_reader(node: Node, *, is_repeated: bool = False) -> Reader:
+    """Compile the reader of a node; `is_repeated` says that its values are items of arrays or members of maps."""
+    return _Compiler().reader(node, is_repeated=is_repeated)
 
 
 class _Compiler:
     """Compiles nodes to readers, each record only once, so that a record may contain itself."""
 
     def __init__(self) -> None:
-        self._records: dict[int, Reader] = {}
+        self._records: dict[tuple[int, bool], Reader] = {}
 
-    def reader(self, node: Node) -> Reader:  # noqa: C901, PLR0911 - one for each kind of node
+    def reader(self, node: Node, *, is_repeated: bool) -> Reader:  # noqa: C901, PLR0911 - one for each kind of node
         match node:
             case Plain():
                 return _promoted(_PRIMITIVES[node.kind], node)
             case Bounded():
-                return _bounded(self.reader(node.inner), node.limit)
+                return _bounded(self.reader(node.inner, is_repeated=is_repeated), node.limit)
             case Uuid():
-                return _uuid(self.reader(node.inner))
+                return _uuid(self.reader(node.inner, is_repeated=is_repeated))
             case FixedBytes():
                 return _fixed(node.size)
             case DecimalNumber():
-                return _decimal(self.reader(node.inner), node)
+                return _decimal(self.reader(node.inner, is_repeated=is_repeated), node)
             case Symbol():
                 return _symbol(node.symbols)
             case ArrayNode():
-                return _array(self.reader(node.item), node.free_values)
+                most = None
+                if node.free_values is not None:
+                    most = (MAX_REPEATED_FREE_VALUES if is_repeated else MAX_FREE_VALUES) // node.free_values
+                return _array(self.reader(node.item, is_repeated=True), most)
             case MapNode():
-                return _map(self.reader(node.value))
+                return _map(self.reader(node.value, is_repeated=True))
             case UnionNode():
-                return _union([self.reader(branch) for branch in node.branches])
+                return _union([self.reader(branch, is_repeated=is_repeated) for branch in node.branches])
             case UnreadableData():
                 return _refused(node.reason)
             case RecordNode():
-                return self._record(node)
+                return self._record(node, is_repeated=is_repeated)
 
-    def _record(self, node: RecordNode) -> Reader:
-        if id(node) not in self._records:
+    def _record(self, node: RecordNode, *, is_repeated: bool) -> Reader:
+        key = (id(node), is_repeated)
+        if key not in self._records:
             # The reader is registered before its steps are compiled, because a record may contain itself.
             steps: list[tuple[str | None, Reader]] = []
-            self._records[id(node)] = _record(steps, dict.fromkeys(node.names) | node.defaults)
-            steps += [(name, self.reader(inner)) for name, inner in node.steps]
-        return self._records[id(node)]
+            self._records[key] = _record(steps, dict.fromkeys(node.names) | node.defaults)
+            steps += [(name, self.reader(inner, is_repeated=is_repeated)) for name, inner in node.steps]
+        return self._records[key]
 
 
 def _read_null(_: bytes, position: int, __: int) -> tuple[None, int]:
@@ -310,8 +316,8 @@ def _record(steps: list[tuple[str | None, Reader]], empty: dict[str, Any]) -> Re
     return read
 
 
-def _array(read_item: Reader, free_values: int | None) -> Reader:
-    most = None if free_values is None else MAX_FREE_VALUES // free_values
+def _array(read_item: Reader, most: int | None) -> Reader:
+    """Return the reader of an array of at most `most` items; with None the length of the payload is the limit."""
 
     def read(payload: bytes, position: int, depth: int) -> tuple[list[Any], int]:
         depth = _deeper(depth)

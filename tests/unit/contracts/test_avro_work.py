@@ -10,7 +10,9 @@ import pytest
 from tests.steps import steps_of
 from tidegate.contracts.document.model import AvroSchema
 from tidegate.contracts.errors import ContractError
+from tidegate.contracts.fastpath.avro_reader import compile_quick_reader
 from tidegate.contracts.formats.avro import AvroFormat
+from tidegate.contracts.formats.avro_decoder import MalformedError
 from tidegate.contracts.inclusion.avro.resolution import includes
 from tidegate.contracts.verdict import Violation
 
@@ -79,6 +81,32 @@ def test_an_array_has_at_most_a_thousand_values_without_bytes() -> None:
     more = format_.own.record(b"\x9c\x05\x00")
     assert isinstance(more, Violation)
     assert more.code == "avro.too-many-items"
+
+
+@pytest.mark.parametrize(
+    ("schema", "begin"),
+    [
+        ({"type": "array", "items": {"type": "array", "items": "null"}}, b"\x04"),
+        ({"type": "map", "values": {"type": "array", "items": "null"}}, b"\x04\x00"),
+        (
+            {
+                "type": "array",
+                "items": record("In", {"name": "n", "type": {"type": "array", "items": "null"}}),
+            },
+            b"\x04",
+        ),
+    ],
+)
+@pytest.mark.parametrize("fastpath", [True, False])
+def test_one_of_many_arrays_has_at_most_sixteen_values_without_bytes(
+    schema: Any, begin: bytes, fastpath: bool
+) -> None:
+    """Three bytes would otherwise become a list of 8 KB, as often as a record has three bytes."""
+    own = format_of(schema).own
+    read = compile_quick_reader(own.node) if fastpath else own.read
+    assert read(begin + b"\x20\x00" + begin[1:2] * (len(begin) > 1) + b"\x02\x00\x00")
+    with pytest.raises(MalformedError, match="too-many-items"):
+        read(begin + b"\x22\x00" + begin[1:2] * (len(begin) > 1) + b"\x02\x00\x00")
 
 
 def test_a_default_of_two_to_the_power_of_forty_values_is_a_named_mistake() -> None:
