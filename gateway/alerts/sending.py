@@ -5,6 +5,7 @@ Each target has its own thread, so a slow target does not delay the others.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -64,7 +65,7 @@ class AlertThrottle:
         return None
 
     def due(self, now: float) -> list[Alert]:
-        """Return the waiting alerts that may be sent now, each with the number of alerts that it replaced."""
+        """Return the waiting alerts that may be sent at `now`, each with the number of alerts that it replaced."""
         found = []
         for key, last in self._last.items():
             if last.waiting is not None and now >= last.sent_at + self._interval:
@@ -102,7 +103,7 @@ class TargetThread:
             self._changed.notify()
 
     def stop(self) -> None:
-        """Make the thread end after the queued alerts. Alerts that the throttle holds back are lost."""
+        """Make the thread end after the queued alerts and those that the throttle holds back."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -117,12 +118,14 @@ class TargetThread:
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting or self._closing, self._until_due())
                 alert = self._waiting.popleft() if self._waiting else None
-                if alert is None and self._closing:
-                    return
+                is_last = alert is None and self._closing
             ready = [] if alert is None else [self._throttle.offer(alert, self._clock())]
-            for each in (*ready, *self._throttle.due(self._clock())):
+            # At the end, nobody would send later what waits for its turn.
+            for each in (*ready, *self._throttle.due(math.inf if is_last else self._clock())):
                 if each is not None:
                     self._deliver(each)
+            if is_last:
+                return
 
     def _until_due(self) -> float | None:
         due = self._throttle.next_due()

@@ -42,3 +42,24 @@ def test_all_targets_are_told_of_the_end_before_one_is_waited_for(monkeypatch: p
     assert tried.wait(_SECONDS)
     sender.close()
     assert found[0]
+
+
+def test_alerts_that_are_held_back_are_sent_at_the_end() -> None:
+    """The registry may end for good, or on another machine: nobody would send them later."""
+    sent = threading.Event()
+    found: list[tuple[str, int]] = []
+
+    class Target:
+        name = "takes all"
+
+        def send(self, alert: Alert) -> None:
+            found.append((alert.sentence, alert.held_back))
+            sent.set()
+
+    sender = AlertSender([Target()], interval_seconds=3_600)
+    sender.send(replace(_ALERT, sentence="first"))
+    assert sent.wait(_SECONDS)
+    for sentence in ("second", "third"):
+        sender.send(replace(_ALERT, sentence=sentence))
+    sender.close()
+    assert found == [("first", 0), ("third", 1)]
