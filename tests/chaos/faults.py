@@ -345,6 +345,8 @@ class Chaos:
         """
 
         def shorten() -> None:
+            if self._line.settings.sink == "delta":  # only Spark reads its table
+                self._line.spark = self._world.session()
             ledger = self._line.ledger()
             self._delete(self._line.topic, ledger.end)
             for topic in (quarantine_topic(self._line.topic), accepted_topic(self._line.topic)):

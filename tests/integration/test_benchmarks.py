@@ -66,14 +66,6 @@ PROMISED = {
     "light_install": {"light_environment", "first_lint"},
 }
 
-NOT_MEASURED_YET = {
-    "all_refused_by_a_rule_over_all_good",
-    "all_refused_by_the_schema_over_all_good",
-    "inferred_json_lines_a_second",
-    "inferred_parquet_rows_a_second",
-}
-"""Promised figures that benchmarks/latest.json lacks: the benchmark is newer than the last run of it."""
-
 
 def test_every_benchmark_is_tried() -> None:
     assert set(QUESTIONS) == set(PROMISED)
@@ -81,7 +73,7 @@ def test_every_benchmark_is_tried() -> None:
 
 def test_every_promised_figure_is_measured() -> None:
     measured = {figure["name"] for figure in json.loads(Path("benchmarks/latest.json").read_text())}
-    assert set().union(*PROMISED.values()) - measured == NOT_MEASURED_YET
+    assert set().union(*PROMISED.values()) <= measured
 
 
 QUICK = {"compatibility", "tracing"}  # the others take up to a minute each
