@@ -33,7 +33,7 @@ from tidegate.contracts.formats.avro_types import MAX_FREE_VALUES, UUID
 MAX_DEPTH: Final = 254
 """Maximum nesting of records, arrays and maps in a record; the same as for JSON."""
 MAX_REPEATED_FREE_VALUES: Final = 16
-"""Maximum values without bytes in one of many arrays, each of which takes three bytes."""
+"""Maximum values without bytes of an array within an array or a map; such an array may take only three bytes."""
 
 Reader = Callable[[bytes, int, int], tuple[Any, int]]
 """Reads one value: takes the payload, the position and the depth; returns the value and the position after it.
@@ -96,10 +96,9 @@ class _Compiler:
             case Symbol():
                 return _symbol(node.symbols)
             case ArrayNode():
-                most = None
-                if node.free_values is not None:
-                    most = (MAX_REPEATED_FREE_VALUES if is_repeated else MAX_FREE_VALUES) // node.free_values
-                return _array(self.reader(node.item, is_repeated=True), most)
+                return _array(
+                    self.reader(node.item, is_repeated=True), _most_items(node, is_repeated=is_repeated)
+                )
             case MapNode():
                 return _map(self.reader(node.value, is_repeated=True))
             case UnionNode():
@@ -314,6 +313,13 @@ def _record(steps: list[tuple[str | None, Reader]], empty: dict[str, Any]) -> Re
         return record, position
 
     return read
+
+
+def _most_items(node: ArrayNode, *, is_repeated: bool) -> int | None:
+    """Return the maximum number of items of an array, at least 1; None if the items take bytes."""
+    if node.free_values is None:
+        return None
+    return max(1, (MAX_REPEATED_FREE_VALUES if is_repeated else MAX_FREE_VALUES) // node.free_values)
 
 
 def _array(read_item: Reader, most: int | None) -> Reader:

@@ -205,10 +205,11 @@ class FreeValues:
                 return 1
             case Record():
                 if id(node) not in self._known:
-                    self._known[id(node)] = None  # for a record within itself, of which no value ends
-                    inner = [self.count(each.type) for each in node.fields]
-                    if None not in inner:
-                        self._known[id(node)] = 1 + sum(each for each in inner if each is not None)
+                    self._known[id(node)] = None  # a record that contains itself has no finite value
+                    counts = [self.count(each.type) for each in node.fields]
+                    free = [count for count in counts if count is not None]
+                    if len(free) == len(counts):
+                        self._known[id(node)] = 1 + sum(free)
                 return self._known[id(node)]
             case _:
                 return None
@@ -244,7 +245,7 @@ class _DefaultValues:
         """Return the number of values, for a union the largest of any branch."""
         key = (id(default), id(node))
         if key not in self._known:
-            self._known[key] = MAX_FREE_VALUES + 1  # for a default that contains itself, and never ends
+            self._known[key] = MAX_FREE_VALUES + 1  # a default that contains itself is infinite
             self._known[key] = 1 + self._inner(default, node)
         return self._known[key]
 

@@ -120,7 +120,7 @@ class TargetThread:
                 alert = self._waiting.popleft() if self._waiting else None
                 is_last = alert is None and self._closing
             ready = [] if alert is None else [self._throttle.offer(alert, self._clock())]
-            # At the end, nobody would send later what waits for its turn.
+            # When the registry ends, waiting alerts are sent early: no later run knows them.
             for each in (*ready, *self._throttle.due(math.inf if is_last else self._clock())):
                 if each is not None:
                     self._deliver(each)

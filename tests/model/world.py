@@ -132,7 +132,7 @@ class Bounds:
 
     @property
     def latest(self) -> tuple[int, int]:
-        return tuple(sum(partition == p for partition, _ in self.verdicts) for p in (0, 1))  # type: ignore[return-value] # two
+        return tuple(sum(partition == p for partition, _ in self.verdicts) for p in (0, 1))  # type: ignore[return-value] # mypy does not count the two items
 
 
 LEFT = Instance(at=GONE)

@@ -45,7 +45,7 @@ def test_all_targets_are_told_of_the_end_before_one_is_waited_for(monkeypatch: p
 
 
 def test_alerts_that_are_held_back_are_sent_at_the_end() -> None:
-    """The registry may end for good, or on another machine: nobody would send them later."""
+    """The next run of the registry does not know them."""
     sent = threading.Event()
     found: list[tuple[str, int]] = []
 

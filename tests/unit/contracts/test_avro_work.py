@@ -109,6 +109,29 @@ def test_one_of_many_arrays_has_at_most_sixteen_values_without_bytes(
         read(begin + b"\x22\x00" + begin[1:2] * (len(begin) > 1) + b"\x02\x00\x00")
 
 
+def test_an_array_may_have_one_item_however_many_values_that_has() -> None:
+    """A limit of 16 values must not refuse every array within an array of records with 17."""
+    wide = record("Wide", *({"name": f"n{number}", "type": "null"} for number in range(20)))
+    format_ = format_of({"type": "array", "items": {"type": "array", "items": wide}})
+    assert format_.own.record(b"\x02\x02\x00\x00") == [[{f"n{number}": None for number in range(20)}]]
+
+
+def long_chain(**default: Any) -> dict[str, Any]:
+    """Return a record with 3,000 others, each of which has the one before as its field."""
+    fields = [{"name": "f0", "type": {"type": "array", "items": record("R0", INT)}, "default": []}]
+    for level in range(1, 3_000):
+        inner = record(f"R{level}", {"name": "x", "type": f"R{level - 1}", **default})
+        fields.append({"name": f"f{level}", "type": {"type": "array", "items": inner}, "default": []})
+    return record("Top", *fields)
+
+
+def test_a_long_chain_of_records_is_no_recursion_error() -> None:
+    format_of(long_chain())
+    pointer, message = refused(long_chain(default={}))
+    assert pointer.startswith("/schema/definition/fields/1")
+    assert message.startswith("the default has more than 1,000 values")
+
+
 def test_a_default_of_two_to_the_power_of_forty_values_is_a_named_mistake() -> None:
     inner = doubling(40, {**INT, "default": 0}, default={})
     new = record("Top", INT, {"name": "y", "type": inner, "default": {}})

@@ -18,7 +18,7 @@ class Broker:
     def __init__(self, *codes: int) -> None:
         self.codes = [*codes]
 
-    def get_watermark_offsets(self, place: TopicPartition, timeout: float) -> tuple[int, int]:  # noqa: ARG002
+    def get_watermark_offsets(self, place: TopicPartition, timeout: float) -> tuple[int, int]:  # noqa: ARG002 - the signature of the Kafka client
         if self.codes:
             raise KafkaException(KafkaError(self.codes.pop(0)))
         return 3, 7

@@ -168,7 +168,7 @@ def test_a_chunk_that_the_sink_refuses_stops_its_request_and_not_the_stream(job:
 
 def test_a_chunk_of_a_replay_does_not_wait_for_all_parts_of_what_spark_offers(job: Job) -> None:
     """The thread that waits for it sees no stop meanwhile, and halved batches may have thousands of parts."""
-    attempt = StreamAttempt(job, "s", SimpleNamespace(current=lambda: plan))  # type: ignore[arg-type]
+    attempt = StreamAttempt(job, "s", SimpleNamespace(current=lambda: plan))  # type: ignore[arg-type] # a contract without a registry
     plan = SimpleNamespace(fingerprint="f", contract=SimpleNamespace(topic="t"))
     processed: list[int] = []
     begun, waiting, found = Event(), Event(), Event()
