@@ -18,6 +18,7 @@ from tidegate.contracts.privacy.masks import Masks, masks_of, privacy_problems
 from tidegate.contracts.privacy.tokens import MaskKey
 from tidegate.contracts.rules.compile import compile_rules
 from tidegate.contracts.rules.compiled import CompiledRules
+from tidegate.contracts.suggestions import suggestion_budget
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ class ContractParts:
     masks: Masks
 
 
+@suggestion_budget()
 def compile_parts(contract: DataContract, mask_key: MaskKey | None) -> ContractParts:
     """Compile the parts of a self-contained contract. Raises ContractError like `judge.plan.compile_plan`."""
     problems = list(inconsistencies(contract))

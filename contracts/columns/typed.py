@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from tidegate.contracts.document.diagnosis import suggest
 from tidegate.contracts.document.fields import FieldType, SchemaFields, join, suggestion, tokens
 from tidegate.contracts.document.model import Column, DataContract, Mask
 from tidegate.contracts.errors import ContractError, Problem
@@ -21,6 +20,7 @@ from tidegate.contracts.formats import column_values as to
 from tidegate.contracts.privacy.masks import Masks, masks_of
 from tidegate.contracts.rules.compiled import Path, item_at, read
 from tidegate.contracts.rules.places import ANYWHERE
+from tidegate.contracts.suggestions import did_you_mean
 from tidegate.contracts.verdict import Severity, Stage, Violation
 
 TYPES: Final = (
@@ -177,7 +177,7 @@ def _key_problems(
         column = named.get(name)
         if column is None:
             if is_complete:
-                near = suggest(name, names) if names else ""
+                near = did_you_mean(name, names) if names else ""
                 yield Problem(place, f"no column is named `{name}`{near}")
         elif column.kind.convert is to.nothing:
             yield Problem(
@@ -216,7 +216,7 @@ def _declared(
         if (refusal := mask_refusal(masks, path, column.type)) is not None:
             problems.append(Problem(place + refusal[0], refusal[1]))
         elif kind is None:
-            message = f"no column type is named `{column.type}`{suggest(name, TYPES)}"
+            message = f"no column type is named `{column.type}`{did_you_mean(name, TYPES)}"
             problems.append(Problem(f"{place}/type", message))
         elif name != "json" and not found.types & _TAKES[name] and not _is_hashed(masks, path):
             held = " or ".join(sorted(found.types)) or "nothing"

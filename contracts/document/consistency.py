@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tidegate.contracts.document.diagnosis import suggest
 from tidegate.contracts.document.model import DataContract, ReferenceSet
 from tidegate.contracts.document.rule_model import BaseRule
 from tidegate.contracts.document.source import escape
 from tidegate.contracts.errors import Problem
+from tidegate.contracts.suggestions import did_you_mean
 from tidegate.contracts.verdict import Severity
 
 
@@ -63,5 +63,5 @@ def _set_problems(pointer: str, rule: BaseRule, sets: dict[str, ReferenceSet]) -
     if bool(values) == (name is not None):
         yield Problem(pointer, "give either `values` or the name of a reference set as `set`")
     elif name is not None and name not in sets:
-        near = suggest(name, sets) if sets else "; name its values under `reference_sets`"
+        near = did_you_mean(name, sets) if sets else "; name its values under `reference_sets`"
         yield Problem(f"{pointer}/set", f"the contract has no reference set `{name}`{near}")

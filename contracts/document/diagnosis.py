@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -15,6 +14,7 @@ from pydantic_core import ErrorDetails
 from tidegate.contracts.document import terms
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.document.source import escape
+from tidegate.contracts.suggestions import closest, did_you_mean, suggestion_budget
 
 Path = tuple[str | int, ...]
 """Keys and list positions, from the whole document to a part of it."""
@@ -38,6 +38,7 @@ _TAGGED = {"rules", "steps"}
 """Keys of lists whose items belong to a tagged union of models."""
 
 
+@suggestion_budget()
 def diagnose(
     document: dict[str, Any], error: ValidationError, root: type[BaseModel] = DataContract
 ) -> list[FormMistake]:
@@ -50,21 +51,6 @@ def diagnose(
     findings = [_finding(document, path, group, root) for path, group in details.items()]
     misspelt = {name for finding in findings for name in _misspelt(document, finding, root)}
     return [finding for finding in findings if finding.path not in misspelt]
-
-
-def suggest(word: str, known: Iterable[str]) -> str:
-    """Return the end of a sentence about an unknown word: the nearest known word, or all of them."""
-    nearest = closest(word, known)
-    if nearest is not None:
-        return f"; did you mean `{nearest}`?"
-    return f"; use one of {', '.join(known)}"
-
-
-def closest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that was probably meant, ignoring case; None if no word is similar."""
-    folded = {name.casefold(): name for name in known}
-    matches = get_close_matches(word.casefold(), folded, n=1)
-    return folded[matches[0]] if matches else None
 
 
 def _path(document: Any, detail: ErrorDetails) -> Path:
@@ -101,7 +87,7 @@ def _finding(
         case "extra_forbidden":
             known = _known_keys(document, path[:-1], root)
             return FormMistake(
-                path, f"unknown key `{path[-1]}`{suggest(str(path[-1]), known)}", "unknown key"
+                path, f"unknown key `{path[-1]}`{did_you_mean(str(path[-1]), known)}", "unknown key"
             )
         case "union_tag_invalid" | "union_tag_not_found":
             return _wrong_kind(path, detail, root)
@@ -172,7 +158,7 @@ def _wrong_kind(path: Path, detail: ErrorDetails, root: type[BaseModel]) -> Form
     key, known = _discriminator(path, detail, root)
     if detail["type"] == "union_tag_invalid":
         word = str(detail["ctx"]["tag"])
-        return FormMistake((*path, key), f"unknown {key} `{word:.40}`{suggest(word, known)}")
+        return FormMistake((*path, key), f"unknown {key} `{word:.40}`{did_you_mean(word, known)}")
     known_keys = {name for part in _union(path, root) for name in part.model_fields}
     for name in detail["input"]:
         if name not in known_keys and closest(str(name), [key]) is not None:
@@ -280,7 +266,7 @@ def _choice(detail: ErrorDetails) -> str:
     if len(known) == 1:
         return f"must be `{known[0]}`, not {_described(found)}"
     if isinstance(found, str):
-        return f"cannot be `{found:.40}`{suggest(found, known)}"
+        return f"cannot be `{found:.40}`{did_you_mean(found, known)}"
     return f"must be one of {', '.join(known)}, not {_described(found)}"
 
 

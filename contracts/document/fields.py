@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import Any, Protocol
 
 from tidegate.contracts.document.source import escape
+from tidegate.contracts.suggestions import similar
 
 _MAX_INDEX_DIGITS = 9
 ANY_TYPE = frozenset({"string", "integer", "number", "boolean", "null", "object", "array", "bytes"})
@@ -167,7 +167,7 @@ def objects_of(document: Any) -> Iterator[dict[str, Any]]:
 def suggestion(pointer: str, fields: SchemaFields) -> str:
     """Return the end of a message that suggests the declared field with the most similar name; "" without one."""
     declared = fields.pointers()
-    near = get_close_matches(pointer, declared, n=1, cutoff=0.6)
+    near = similar(pointer, declared)
     if not near:
         last = pointer.rpartition("/")[2]
         near = [each for each in declared if each.rpartition("/")[2] == last]

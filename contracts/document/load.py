@@ -18,6 +18,7 @@ from tidegate.contracts.document.model import SCHEMA_KEY, DataContract
 from tidegate.contracts.document.source import Place, SourceDocument, escape, syntax_error
 from tidegate.contracts.document.yaml_source import read_yaml
 from tidegate.contracts.errors import ContractError, Problem
+from tidegate.contracts.suggestions import suggestion_budget
 
 MAX_JSON_BYTES = 4 * 1024 * 1024
 """Maximum size of a JSON document or schema."""
@@ -128,6 +129,7 @@ def read_draft(path: Path) -> Draft:
     return _parse_draft(content, str(path), _schema_reader(path.parent))
 
 
+@suggestion_budget()
 def _parse_draft(text: str | bytes, name: str, read_schema: ReadSchema | None) -> Draft:
     document = read_source(name, text)
     if not isinstance(document.value, dict):

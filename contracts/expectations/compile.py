@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tidegate.contracts.document.diagnosis import suggest
 from tidegate.contracts.document.model import Expectation
 from tidegate.contracts.errors import Problem
 from tidegate.contracts.expectations.checks import Arguments, Check, CheckedExpectation, check_of, fixed
 from tidegate.contracts.expectations.metrics import Metric, RowCount
 from tidegate.contracts.expectations.vocabulary import REFUSED, VOCABULARY, ArgumentReader, ArgumentShape
+from tidegate.contracts.suggestions import did_you_mean
 
 Partials = tuple[Any, ...]
 """The values of `ExpectationPlan.metrics` for some rows, in the same order."""
@@ -132,7 +132,7 @@ def compile_expectations(
 def _unknown(name: str) -> str:
     if name in REFUSED:
         return f"{name} is not for batches: {REFUSED[name]}"
-    return f"there is no expectation `{name}`{suggest(name, VOCABULARY)}"
+    return f"there is no expectation `{name}`{did_you_mean(name, VOCABULARY)}"
 
 
 def _compiled(

@@ -15,7 +15,6 @@ from typing import Any, Final
 import pyarrow as pa
 import re2  # type: ignore[import-untyped] # it publishes no types
 
-from tidegate.contracts.document.diagnosis import suggest
 from tidegate.contracts.document.source import escape
 from tidegate.contracts.errors import Problem
 from tidegate.contracts.expectations.bounds import (
@@ -27,6 +26,7 @@ from tidegate.contracts.expectations.bounds import (
     value_of,
 )
 from tidegate.contracts.expectations.checks import Arguments
+from tidegate.contracts.suggestions import did_you_mean
 
 
 class Columns(Enum):
@@ -189,7 +189,7 @@ class ArgumentReader:
         """Return the arguments; None if there are any `problems`."""
         for name in self.kwargs:
             if name not in self.shape.arguments:
-                known = suggest(name, self.shape.arguments) if self.shape.arguments else ""
+                known = did_you_mean(name, self.shape.arguments) if self.shape.arguments else ""
                 self._refuse(name, f"{self.type} takes no argument `{name}`{known}")
         for name in self.shape.required:
             if name not in self.kwargs:
@@ -242,7 +242,7 @@ class ArgumentReader:
 
     def _fits(self, argument: str, column: str) -> bool:
         if column not in self.columns.names:
-            self._refuse(argument, f"there is no column `{column}`{suggest(column, self.columns.names)}")
+            self._refuse(argument, f"there is no column `{column}`{did_you_mean(column, self.columns.names)}")
             return False
         is_fit, what = _FITS[self.shape.columns]
         kind = self.columns.field(column).type

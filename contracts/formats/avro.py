@@ -36,6 +36,7 @@ from tidegate.contracts.formats.avro_types import (
 from tidegate.contracts.formats.framing import Framed
 from tidegate.contracts.formats.payload import NO_PAYLOAD
 from tidegate.contracts.rules.places import is_deep
+from tidegate.contracts.suggestions import suggestion_budget
 from tidegate.contracts.verdict import Violation
 
 MAX_WRITERS: Final = 1_024
@@ -221,7 +222,8 @@ def _compile(definition: Any) -> AvroType:
     except AvroTooDeepError:
         raise ContractError.at(_DEFINITION, f"a schema is nested at most {MAX_NESTING} levels deep") from None
     except ContractError as error:
-        placed = mistakes(definition, _DEFINITION)
+        with suggestion_budget():
+            placed = [*mistakes(definition, _DEFINITION)]
         found = tuple(replace(each, message=f"not an Avro schema: {each.message}") for each in placed)
         raise ContractError(found or error.problems) from None
 

@@ -13,7 +13,6 @@ Source: Apache Avro 1.12 specification, "JSON Encoding".
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import Any, Final
 
 from tidegate.contracts.document.fields import join
@@ -40,6 +39,7 @@ from tidegate.contracts.formats.avro_types import (
     parse,
     unqualified,
 )
+from tidegate.contracts.suggestions import similar
 
 MAX_POINTER_TOKENS: Final = 16
 _SHOWN_NAME: Final = 60
@@ -116,7 +116,7 @@ class _Writer:
         if found < len(value):
             declared = [field.name for field in node.fields]
             name = next(name for name in value if name not in declared)
-            near = get_close_matches(name, declared, n=1)
+            near = similar(name, declared)
             raise NotEncodableError(
                 f"has a field `{name[:_SHOWN_NAME]}`, which the {node} does not declare"
                 + (f"; did you mean `{near[0]}`?" if near else "")

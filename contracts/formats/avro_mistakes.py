@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from tidegate.contracts.document.diagnosis import closest
 from tidegate.contracts.errors import Problem
 from tidegate.contracts.formats.avro_types import unqualified
+from tidegate.contracts.suggestions import closest
 
 _PRIMITIVES: Final = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 _OTHER_TYPE_NAMES: Final = {

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import jsonschema_rs
 
-from tidegate.contracts.document.diagnosis import closest
 from tidegate.contracts.document.fields import join, tokens
 from tidegate.contracts.document.model import JsonSchema
 from tidegate.contracts.errors import ContractError, Problem
@@ -21,6 +20,7 @@ from tidegate.contracts.formats.json_patterns import EcmaPatterns
 from tidegate.contracts.formats.json_records import decode_json
 from tidegate.contracts.formats.json_steps import MAX_LISTED, MAX_STEPS, StepCounter
 from tidegate.contracts.formats.json_work import check_work
+from tidegate.contracts.suggestions import closest
 from tidegate.contracts.verdict import Severity, Stage, Violation
 
 MAX_VIOLATIONS: Final = 100

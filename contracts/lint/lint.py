@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,6 +39,7 @@ from tidegate.contracts.rules.cel_syntax import (
 from tidegate.contracts.rules.places import ANYWHERE, EACH
 from tidegate.contracts.rules.places import Path as FieldPath
 from tidegate.contracts.rules.rule_kind import undeclared
+from tidegate.contracts.suggestions import closest, suggestion_budget
 
 
 class ForeignFormatError(ContractError):
@@ -54,6 +54,7 @@ def foreign_message(document: object) -> str | None:
     return f"this is a document of another format ({name}); `tidegate import` makes a contract of it"
 
 
+@suggestion_budget()
 def lint(path: Path) -> LoadedContract:
     """Load a contract file and compile it, so that its rules are checked against its schema.
 
@@ -191,6 +192,7 @@ class Spelling:
     warnings: tuple[Problem, ...] = ()
 
 
+@suggestion_budget()
 def check_spelling(contract: DataContract) -> Spelling:
     """Return the unknown names in a contract that compiles; pointers are into the contract document."""
     fields = schema_fields(contract)
@@ -359,6 +361,5 @@ def _unknown_keyword(word: str, dialect: Dialect) -> str:
 
 
 def _near(word: str, known: frozenset[str], cutoff: float = 0.6) -> str:
-    folded = {name.casefold(): name for name in sorted(known)}
-    matches = get_close_matches(word.casefold(), folded, n=1, cutoff=cutoff)
-    return f"; did you mean `{folded[matches[0]]}`?" if matches else ""
+    near = closest(word, sorted(known), cutoff=cutoff)
+    return f"; did you mean `{near}`?" if near else ""

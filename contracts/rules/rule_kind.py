@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from tidegate.contracts.document.fields import FieldType, SchemaFields, join, suggestion, tokens
@@ -15,6 +14,7 @@ from tidegate.contracts.errors import Problem
 from tidegate.contracts.rules.clock import Clock
 from tidegate.contracts.rules.compiled import FieldCheck, when_missing
 from tidegate.contracts.rules.places import ANYWHERE, EACH, Path, go_together, is_deep
+from tidegate.contracts.suggestions import similar
 from tidegate.contracts.words import name_of
 
 
@@ -92,7 +92,7 @@ def _nearby(pointer: str, fields: SchemaFields) -> str:
             continue
         if token == EACH:
             return f"; `{join(path[:index])}` is no array" if index else ""
-        for name in get_close_matches(token, sorted(fields.names()), n=3):
+        for name in similar(token, fields.names(), most=3):
             right = join((*path[:index], name, *path[index + 1 :]))
             if fields.find(right) is not None:
                 return f"; did you mean `{right}`?"

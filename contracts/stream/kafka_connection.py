@@ -10,7 +10,6 @@ import re
 import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Final, Self, TypeVar
 
@@ -20,6 +19,7 @@ from pydantic import BeforeValidator, Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from tidegate.contracts.errors import SettingsError
+from tidegate.contracts.suggestions import similar
 
 # An admin client sends requests to the last known controller. After a crash of that node, each attempt of a stream timed
 # out until librdkafka refreshed its metadata, by default after five minutes. The cluster had recovered within seconds.
@@ -329,7 +329,7 @@ class _Properties:
                 f"certificates and keys are read as PEM: use {', '.join(_PEM_NAMES[:2])} and {_PEM_NAMES[2]}"
             )
         else:
-            near = get_close_matches(name, known, n=1)
+            near = similar(name, known)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(_LIBRDKAFKA_NAMES))}"
         raise SettingsError(f"{self._origin}:{line}: {name} does not say how to reach Kafka; {hint}")
 

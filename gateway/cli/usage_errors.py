@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 from enum import Enum
 from types import UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin
@@ -11,6 +10,7 @@ from typing import Any, Final, Literal, Union, get_args, get_origin
 import typer
 
 from tidegate.contracts.errors import SettingsError
+from tidegate.contracts.suggestions import closest
 
 _MAY_BE_EMPTY: Final = frozenset({"--null", "--prefix", "--search", "--reason"})
 _PERCENT: Final = 100
@@ -77,9 +77,8 @@ def _number_taken(parameter: Any) -> str | None:
 
 
 def _advice(given: str, choices: Sequence[str], parameter: Any) -> str:
-    by_name = {each.casefold(): each for each in choices}
-    if near := get_close_matches(given.casefold(), by_name, n=1):
-        return f"; did you mean {by_name[near[0]]}?"
+    if near := closest(given, choices):
+        return f"; did you mean {near}?"
     number = given.removesuffix("%")
     if parameter.type_descriptor.parameter_info.max == 1 and number != given:
         try:

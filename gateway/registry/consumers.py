@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Final
 
 from tidegate.contracts.compatibility.witness_search import Judge
@@ -15,6 +14,7 @@ from tidegate.contracts.document.model import Consumer, DataContract, JsonSchema
 from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import ConflictError, ContractError, NotFoundError, Problem
 from tidegate.contracts.formats.json_schema import JsonSchemaFormat
+from tidegate.contracts.suggestions import similar, suggestion_budget
 from tidegate.gateway.access.principal import ANONYMOUS, Principal, Role, forbidden, require
 from tidegate.gateway.registry.changes import Review, review
 from tidegate.gateway.registry.lifecycle import find_alive
@@ -200,6 +200,7 @@ def _readers(version: ContractVersion, apart: Sequence[StoredConsumer]) -> tuple
     return tuple(sorted(written | named))
 
 
+@suggestion_budget()
 def _mistakes(written: str, document: bytes) -> tuple[Problem, ...]:
     """Check a consumer against the schema of a contract; return every mistake."""
     consumer = Consumer.model_validate_json(written)
@@ -236,7 +237,7 @@ def _draft(stores: Stores, contract_id: str, version: str) -> str:
 
 
 def _unknown_consumer(contract_id: str, consumer_id: str, known: dict[str, KnownConsumer]) -> NotFoundError:
-    near = get_close_matches(consumer_id, known, n=1)
+    near = similar(consumer_id, known)
     advice = f"did you mean {near[0]}?" if near else "register it first"
     return NotFoundError(f"{contract_id} has no consumer {consumer_id}; {advice}")
 

@@ -6,7 +6,7 @@ import io
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
+from functools import cache
 from typing import Any, Final, assert_never
 
 import fastavro
@@ -19,8 +19,9 @@ from tidegate.contracts.fix.model import AnyStep, Cast, Date, Default, Drop, Fix
 from tidegate.contracts.formats.framing import PREFIX_BYTES
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.privacy.classes import BODY, Visibility
+from tidegate.contracts.suggestions import closest, suggestion_budget
 from tidegate.contracts.verdict import Violation
-from tidegate.gateway.streams.json_places import FoundPlaces, ValueSpan, find, name_at
+from tidegate.gateway.streams.json_places import FoundPlaces, find, name_at
 
 HIDDEN: Final = "▇▇▇▇"
 """Placeholder of a hidden value; its length says nothing about the value."""
@@ -91,22 +92,31 @@ def _masks(
     for pattern, name in personal.items():
         yield pattern, [HiddenBytes(place.start, place.end, name) for place in found.covered[pattern]]
     declared = visibility.declared or frozenset()
-    rest = [_undeclared(data, place, declared) for place in found.undeclared]
+    rest = _undeclared(data, found, declared)
     if found.broken is not None and data:
         rest = [HiddenBytes(0, len(data), _UNREADABLE)]
     yield BODY, rest
 
 
-def _undeclared(data: bytes, place: ValueSpan, declared: frozenset[str]) -> HiddenBytes:
-    if place.key_start == place.start or _is_known(data, place, declared):
-        return HiddenBytes(place.start, place.end, _UNDECLARED)
-    return HiddenBytes(place.key_start, place.end, _UNDECLARED, has_name=True)
+@suggestion_budget()
+def _undeclared(data: bytes, found: FoundPlaces, declared: frozenset[str]) -> list[HiddenBytes]:
+    """Return the masks of properties with undeclared names.
 
+    A name is shown if it looks like a declared one: then it is a misspelling, and not a value. When the budget of
+    comparisons is used up, the further names are masked.
+    """
 
-def _is_known(data: bytes, place: ValueSpan, declared: frozenset[str]) -> bool:
-    """Return whether an undeclared name looks like a declared one: then it is a misspelling, and not a value."""
-    known = {name.casefold() for name in declared}
-    return bool(get_close_matches(name_at(data, place.key_start).casefold(), known, n=1, cutoff=_ALIKE))
+    @cache
+    def is_misspelt(name: str) -> bool:
+        return closest(name, declared, cutoff=_ALIKE) is not None
+
+    masks: list[HiddenBytes] = []
+    for place in found.undeclared:
+        if place.key_start == place.start or is_misspelt(name_at(data, place.key_start)):
+            masks.append(HiddenBytes(place.start, place.end, _UNDECLARED))
+        else:
+            masks.append(HiddenBytes(place.key_start, place.end, _UNDECLARED, has_name=True))
+    return masks
 
 
 def apart(masks: list[HiddenBytes]) -> tuple[HiddenBytes, ...]:

@@ -9,7 +9,6 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from tidegate.contracts.document.diagnosis import suggest
 from tidegate.contracts.document.source import Place, SourceDocument, escape, syntax_error
 from tidegate.contracts.document.yaml_source import read_yaml
 from tidegate.contracts.errors import ContractError, Problem, SettingsError
@@ -26,6 +25,7 @@ from tidegate.contracts.stream.output_topics import (
     quarantine_topic,
     replayed_topic,
 )
+from tidegate.contracts.suggestions import did_you_mean
 
 _BATCH_BYTES = 1_048_588
 """Kafka's default of `max.message.bytes`."""
@@ -115,7 +115,7 @@ def load_topics(path: Path, environment: str | None) -> tuple[WantedTopic, ...]:
         raise ContractError(tuple(_problems(source, error))) from None
     if environment is not None and environment not in document.environments:
         raise SettingsError(
-            f"{path} has no environment `{environment}`{suggest(environment, document.environments)}; it has "
+            f"{path} has no environment `{environment}`{did_you_mean(environment, document.environments)}; it has "
             f"{', '.join(document.environments) or 'none'}"
         )
     chosen = document.environments[environment] if environment else Environment()

@@ -320,6 +320,8 @@ class Registry:
         self._planted(key, "POST", f"{of_problem}/comments", {"text": note})
         self._planted(key, "POST", f"{of_problem}/assignee", {"assignee": note})
         self._planted(key, "POST", f"{of_problem}/state", {"state": "acknowledged"})
+        # The registry's own checks of problems write rows too, soon after its start.
+        self.factory.problem_watch().check(names(prefix)["contract"])
         if self.has_broker:
             search = self._planted(key, "POST", f"{stream}/quarantine/searches", {"value": note})["id"]
             self.parameters["search"].append(search)

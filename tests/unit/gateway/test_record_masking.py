@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -19,6 +20,7 @@ from tidegate.gateway.http.desk.rendering import page
 from tidegate.gateway.http.models.examples import CONTRACT
 from tidegate.gateway.http.models.quarantine import RecordsInfo
 from tidegate.gateway.http.native.quarantine import record_info
+from tidegate.gateway.streams.masking import HIDDEN
 from tidegate.gateway.streams.quarantine import QuarantinedRecord
 
 NAME = "hospital.admissions"
@@ -98,3 +100,36 @@ def test_an_answer_holds_each_record_that_can_be_refused(factory: Factory, value
     (shown,) = answer["records"]
     assert shown["value"] is None or json.dumps(shown["value"]) == value.decode()
     assert shown["value_text"] == value.decode()
+
+
+def masked_names(factory: Factory, value: bytes) -> dict[str, Any]:
+    publish(factory, "1.0.0", classification={"/note": "pii"})
+    record = replace(refused_by("1.0.0"), value=value)
+    masked = factory.record_masking().masked(record, most_bytes=10 * len(value))
+    found: dict[str, Any] = masked.value
+    return found
+
+
+def test_a_misspelt_name_is_shown_without_its_value(factory: Factory) -> None:
+    masked = masked_names(factory, b'{"age": 1, "NOTES": "Zaphod", "Zaphod": 42}')
+    assert masked == {"age": 1, "NOTES": HIDDEN, f"{HIDDEN} 2": HIDDEN}
+
+
+def test_names_are_masked_when_a_record_has_too_many_to_compare(factory: Factory) -> None:
+    names = [f"a name of an undeclared {index:06d}" for index in range(20_000)]
+    value = json.dumps({"notes": 1, **dict.fromkeys(names, 1), "noted": 1}).encode()
+    masked = masked_names(factory, value)
+    assert masked["notes"] == HIDDEN
+    assert "noted" not in masked
+    assert len(masked) == len(names) + 2
+
+
+def test_a_repeated_name_is_compared_once(factory: Factory, monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = []
+    compare = difflib.SequenceMatcher.real_quick_ratio
+    monkeypatch.setattr(
+        difflib.SequenceMatcher, "real_quick_ratio", lambda each: compared.append(each.b) or compare(each)
+    )
+    masked = masked_names(factory, json.dumps({"ward": [{"notes": 1}] * 1_000}).encode())
+    assert masked["ward"] == [{"notes": HIDDEN}] * 1_000
+    assert len(compared) == len(DEFINITION["properties"])
