@@ -51,13 +51,13 @@ def masked_json(
 
     Parts are pointers of classified fields, and BODY.
     """
-    if contract is None and not visibility.shows(BODY):
+    if visibility.shows(BODY):
+        return data, frozenset()
+    if contract is None:
         masks_of = {BODY: list(whole(data))}
     else:
-        declared = visibility.declared if contract is not None else None
-        masks_of = masks_by_part(
-            data, visibility, find(data, (), declared=declared, patterns=visibility.hidden_fields)
-        )
+        found = find(data, (), declared=visibility.declared, patterns=visibility.hidden_fields)
+        masks_of = masks_by_part(data, visibility, found)
     parts: list[bytes] = []
     place = 0
     for number, mask in enumerate(apart([mask for masks in masks_of.values() for mask in masks]), 1):
@@ -75,7 +75,7 @@ def whole(data: bytes) -> tuple[HiddenBytes, ...]:
 
 def masks_by_part(data: bytes, visibility: Visibility, found: FoundPlaces) -> dict[str, list[HiddenBytes]]:
     """Return the masks by hidden part; `found` has the places of the visibility's `hidden_fields`."""
-    if not visibility.is_limited or visibility.shows(BODY):
+    if visibility.shows(BODY):
         return {}
     return dict(_masks(data, visibility, visibility.hidden_fields, found))
 

@@ -147,9 +147,7 @@ class RecordMasking:
         evidence = record.evidence
         viewer = self.viewer(evidence.contract)
         visibility = viewer.visibility
-        text, hidden = _value(record, viewer)
-        is_cut = text is not None and len(text) > most_bytes
-        shown = None if text is None or is_cut else text
+        shown, hidden, is_cut = _value(record, viewer, most_bytes)
         parts = set(hidden)
         if record.key is not None and not visibility.shows(KEY):
             parts.add(KEY)
@@ -216,18 +214,27 @@ def own_headers(record: QuarantinedRecord) -> frozenset[int]:
     )
 
 
-def _value(record: QuarantinedRecord, viewer: Viewer) -> tuple[bytes | None, frozenset[str]]:
-    """Return the masked value as text, and the hidden parts. The text is None if the reader may see nothing of it."""
-    value, contract, visibility = record.value, viewer.contract, viewer.visibility
-    if value is None:
-        return None, frozenset()
-    if contract is None or not isinstance(contract.schema_, AvroSchema):
-        return masked_json(value, contract, visibility)
-    may_show = visibility.shows(BODY)
-    text = decoded_json(value, contract, viewer.plan, schema_header(record.headers))
-    if text is None or not (may_show or viewer.knows_writers):
-        return None, frozenset() if may_show or not value else frozenset({BODY})
-    return masked_json(text, contract, visibility)
+def _value(
+    record: QuarantinedRecord, viewer: Viewer, most_bytes: int
+) -> tuple[bytes | None, frozenset[str], bool]:
+    """Return the masked value as text, its hidden parts, and whether it is left out because of its size.
+
+    The text is None if it is left out, or if the reader may see nothing of it.
+    """
+    text, contract, visibility = record.value, viewer.contract, viewer.visibility
+    if text is None:
+        return None, frozenset(), False
+    if contract is not None and isinstance(contract.schema_, AvroSchema):
+        may_show = visibility.shows(BODY)
+        decoded = decoded_json(text, contract, viewer.plan, schema_header(record.headers))
+        if decoded is None or not (may_show or viewer.knows_writers):
+            return None, frozenset() if may_show or not text else frozenset({BODY}), False
+        text = decoded
+    # Masks take up to a second for each megabyte, and a list has many records.
+    if contract is not None and len(text) > most_bytes:
+        return None, frozenset(), True
+    masked, hidden = masked_json(text, contract, visibility)
+    return (None, hidden, True) if len(masked) > most_bytes else (masked, hidden, False)
 
 
 def _decoded(text: bytes) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.steps import steps_of
 from tidegate.contracts.stream.evidence import EventPointer, Evidence
 from tidegate.contracts.verdict import Severity, Stage, Violation
 from tidegate.gateway.access.principal import ANONYMOUS
@@ -133,3 +134,26 @@ def test_a_repeated_name_is_compared_once(factory: Factory, monkeypatch: pytest.
     masked = masked_names(factory, json.dumps({"ward": [{"notes": 1}] * 1_000}).encode())
     assert masked["ward"] == [{"notes": HIDDEN}] * 1_000
     assert len(compared) == len(DEFINITION["properties"])
+
+
+def test_a_value_that_is_left_out_is_not_masked_first(factory: Factory) -> None:
+    publish(factory, "1.0.0", classification={"/note": "pii"})
+    value = json.dumps({"note": "Zaphod", **{f"n{index}": 1 for index in range(20_000)}}).encode()
+    record = replace(refused_by("1.0.0"), value=value)
+    masking = factory.record_masking()
+    masking.viewer(record.evidence.contract)  # compiled once
+    assert steps_of(lambda: masking.masked(record)) < 1_000
+    masked = masking.masked(record)
+    assert (masked.is_cut, masked.value_text, masked.size) == (True, None, len(value))
+    assert "Zaphod" not in repr(masked)
+
+
+def test_a_record_without_classified_fields_is_not_searched_for_them(factory: Factory) -> None:
+    publish(factory, "1.0.0", classification={})
+    value = json.dumps({f"n{index}": 1 for index in range(20_000)}).encode()
+    record = replace(refused_by("1.0.0"), value=value)
+    masking = factory.record_masking()
+    masking.viewer(record.evidence.contract)
+    assert steps_of(lambda: masking.masked(record, most_bytes=len(value))) < 1_000
+    masked = masking.masked(record, most_bytes=len(value))
+    assert (masked.value_text, masked.hidden) == (value.decode(), ())
