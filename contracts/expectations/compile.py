@@ -115,13 +115,16 @@ def compile_expectations(
     """Compile expectations over typed columns; also return their problems, with pointers into the contract."""
     compiled: list[CompiledExpectation] = []
     problems: list[Problem] = []
+    names = dict.fromkeys(
+        columns.names
+    )  # a schema makes the list of its names anew, and a contract may have thousands
     for index, expectation in enumerate(expectations):
         pointer = f"/expectations/{index}"
         shape = VOCABULARY.get(expectation.type)
         if shape is None:
             problems.append(Problem(f"{pointer}/type", _unknown(expectation.type)))
             continue
-        reader = ArgumentReader(pointer, expectation.type, shape, expectation.kwargs, columns)
+        reader = ArgumentReader(pointer, expectation.type, shape, expectation.kwargs, columns, names)
         arguments = reader.read()
         problems += reader.problems
         if arguments is not None:

@@ -6,7 +6,7 @@ cannot be judged on a single batch, because they need another table, SQL, or an 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from fractions import Fraction
@@ -176,13 +176,17 @@ _COUNTED: Final = frozenset(
 
 @dataclass(slots=True)
 class ArgumentReader:
-    """Reads the arguments of one expectation, and collects their problems with pointers into the contract."""
+    """Reads the arguments of one expectation, and collects their problems with pointers into the contract.
+
+    `names` are those of `columns`, in their order.
+    """
 
     pointer: str
     type: str
     shape: ArgumentShape
     kwargs: Mapping[str, Any]
     columns: pa.Schema
+    names: Collection[str]
     problems: list[Problem] = field(default_factory=list)
 
     def read(self) -> Arguments | None:
@@ -198,7 +202,7 @@ class ArgumentReader:
         if self.problems:
             return None
         about = [column for each in names.values() for column in each]
-        kind = self.columns.field(about[0]).type if about and about[0] in self.columns.names else None
+        kind = self.columns.field(about[0]).type if about and about[0] in self.names else None
         arguments = Arguments(
             column=about[0] if about else "",
             second=about[1] if len(about) > 1 else "",
@@ -241,8 +245,8 @@ class ArgumentReader:
                 yield from value
 
     def _fits(self, argument: str, column: str) -> bool:
-        if column not in self.columns.names:
-            self._refuse(argument, f"there is no column `{column}`{did_you_mean(column, self.columns.names)}")
+        if column not in self.names:
+            self._refuse(argument, f"there is no column `{column}`{did_you_mean(column, self.names)}")
             return False
         is_fit, what = _FITS[self.shape.columns]
         kind = self.columns.field(column).type
