@@ -83,7 +83,8 @@ def _new_refusals(
     # does not refuse it. So nothing may be concluded from the schema.
     fits = old.contract.on_violation is not OnViolation.ALERT
     # Such records then also depend on the schema by which they are read.
-    is_reread = not fits and old.contract.schema_ != new.contract.schema_
+    is_one_schema = old.contract.schema_ == new.contract.schema_  # compared once, because it may be large
+    is_reread = not fits and not is_one_schema
     members = _members_of(old, budget)
     for rule in new.contract.rules:
         predecessor = before.get(rule.id)
@@ -93,7 +94,7 @@ def _new_refusals(
         is_altered = is_altered or (
             isinstance(rule, Cel) and (is_reread or _reads_other_values(rule, old, new))
         )
-        if not is_altered and _is_same(rule, predecessor, old, new):
+        if not is_altered and _is_same(rule, predecessor, old, new, is_one_schema=is_one_schema):
             continue
         if known is None:  # built at most once, and only if a rule has changed
             refusing = (each for each in old.contract.rules if refuses(each, old.contract))
@@ -129,13 +130,13 @@ def _new_refusals(
         )
 
 
-def _is_same(rule: Rule, predecessor: Rule | None, old: Judge, new: Judge) -> bool:
+def _is_same(rule: Rule, predecessor: Rule | None, old: Judge, new: Judge, *, is_one_schema: bool) -> bool:
     """Return whether the predecessor of a rule has the same meaning and is about fields of the same types."""
     if predecessor is None or not refuses(predecessor, old.contract):
         return False
     if not have_one_meaning(rule, predecessor):
         return False
-    if old.contract.schema_ == new.contract.schema_:
+    if is_one_schema:
         return True
     return all(old.fields.find(name) == new.fields.find(name) for name in kind_of(rule).fields(rule))
 
@@ -233,7 +234,6 @@ def _harmless(base: DataContract, candidate: DataContract, reported: set[str]) -
     after = {rule.id: rule for rule in candidate.rules}
     for rule_id in dict.fromkeys([*before, *after]):
         old, new = before.get(rule_id), after.get(rule_id)
-        pointer, base_pointer = _pointers(rule_id, base, candidate)
         shown = new or before[rule_id]
         fields = kind_of(shown).places(shown)
         is_refusing = [old is not None and refuses(old, base), new is not None and refuses(new, candidate)]
@@ -242,6 +242,7 @@ def _harmless(base: DataContract, candidate: DataContract, reported: set[str]) -
             sentence = f"what breaking the rule `{rule_id}` does to a record {_effect_change(old, new, base, candidate)}"
             severity = FindingSeverity.WARNING if is_refusing[1] else FindingSeverity.INFO
             code = "rule.on-violation-changed"
+            pointer, base_pointer = _pointers(rule_id, base, candidate)
             yield Change(code, sentence, pointer, base_pointer, Outcome.PROVEN, fields, frozenset(), severity)
         if rule_id in reported or (old and new and have_one_meaning(old, new)):
             continue
@@ -252,6 +253,7 @@ def _harmless(base: DataContract, candidate: DataContract, reported: set[str]) -
         what = "refuses no other records" if is_enforced else "keeps no record from being written"
         how = "is new" if old is None else "is gone" if new is None else f"changed ({_difference(old, new)})"
         sentence = f"the rule `{rule_id}` {how}; it {what}"
+        pointer, base_pointer = _pointers(rule_id, base, candidate)
         yield Change(code, sentence, pointer, base_pointer, Outcome.PROVEN, fields)
 
 

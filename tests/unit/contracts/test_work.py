@@ -15,6 +15,7 @@ from tidegate.contracts.compatibility.expressions import MAX_STEPS, refuses_as_m
 from tidegate.contracts.compatibility.separation import MAX_PREPARATION, Search
 from tidegate.contracts.compatibility.witness_search import ContractPair, Judge
 from tidegate.contracts.compiled import check_compiles
+from tidegate.contracts.document import terms
 from tidegate.contracts.document.load import parse_contract
 from tidegate.contracts.document.model import DataContract, JsonSchema
 from tidegate.contracts.document.rule_model import Cel
@@ -423,3 +424,23 @@ def test_long_texts_are_not_kept(read: Callable[[str], object], kept: Any) -> No
     read(f"PT{'1' * 100_000}S")
     read(f"2026-01-01T00:00:00.{'1' * 100_000}Z")
     assert kept.cache_info() == before
+
+
+def test_the_schemas_of_two_contracts_are_compared_a_few_times_however_many_rules_they_have(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = [f"f{index}" for index in range(50)]
+    definition = {"type": "object", "properties": {name: {"type": "integer"} for name in names}}
+    rules = [{"id": name, "kind": "forbidden", "field": f"/{name}", "values": [999]} for name in names]
+    base, candidate = (
+        contract_of(definition, rules=rules, version=version) for version in ("1.0.0", "1.1.0")
+    )
+    assert isinstance(base.schema_, JsonSchema)
+    compared: list[object] = []
+    equal_json = terms.equal_json
+    monkeypatch.setattr(
+        terms, "equal_json", lambda one, other: compared.append(one) or equal_json(one, other)
+    )
+    assert compare(base, candidate).findings == ()
+    times = sum(one is base.schema_.definition or one is candidate.schema_.definition for one in compared)
+    assert 0 < times < 10
