@@ -107,9 +107,8 @@ def _new_refusals(
         ):
             continue
         found = search.refusal(rule, [predecessor] if predecessor else [])
-        proofs -= (
-            found is None
-        )  # each rule without a counterexample uses up one attempt at a proof from the schema
+        # Each rule without a counterexample uses up one attempt at a proof from the schema.
+        proofs -= found is None
         if found is None and fits and proofs >= 0 and covered_by_schema(rule, old.contract, new.fields):
             continue
         outcome = Outcome.UNDETERMINED if found is None else Outcome.REFUTED
