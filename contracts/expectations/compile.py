@@ -115,9 +115,8 @@ def compile_expectations(
     """Compile expectations over typed columns; also return their problems, with pointers into the contract."""
     compiled: list[CompiledExpectation] = []
     problems: list[Problem] = []
-    names = dict.fromkeys(
-        columns.names
-    )  # a schema makes the list of its names anew, and a contract may have thousands
+    # A schema makes the list of its names anew each time, and a contract may have thousands.
+    names = dict.fromkeys(columns.names)
     for index, expectation in enumerate(expectations):
         pointer = f"/expectations/{index}"
         shape = VOCABULARY.get(expectation.type)
