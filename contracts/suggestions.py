@@ -6,7 +6,7 @@ contract of 1 MB would be compared for an hour, and answered with a gigabyte. So
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ _current: ContextVar[_Budget | None] = ContextVar("suggestion_budget", default=N
 
 @contextmanager
 def suggestion_budget() -> Iterator[None]:
-    """Give all suggestions within the block one budget. Within another such block, that block's budget is used."""
+    """Share one budget among all suggestions within the block. A nested block uses the budget of the outer one."""
     if _current.get() is not None:
         yield
         return
@@ -42,7 +42,7 @@ def suggestion_budget() -> Iterator[None]:
         _current.reset(token)
 
 
-def similar(word: str, known: Collection[str], *, most: int = 1, cutoff: float = 0.6) -> list[str]:
+def similar(word: str, known: Iterable[str], *, most: int = 1, cutoff: float = 0.6) -> list[str]:
     """Return the known names that are most similar to `word`, the best first, at most `most`.
 
     `cutoff` is the least similarity, from 0 to 1. Empty without a similar name, and when the budget is used up. Outside
@@ -51,7 +51,7 @@ def similar(word: str, known: Collection[str], *, most: int = 1, cutoff: float =
     return _matches(word, _affordable(word, known), most, cutoff)
 
 
-def closest(word: str, known: Collection[str], *, cutoff: float = 0.6) -> str | None:
+def closest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
     """Return the known name that was probably meant, ignoring case; None without one. See `similar`."""
     return _closest(word, _affordable(word, known), cutoff)
 
@@ -71,8 +71,11 @@ def did_you_mean(word: str, known: Collection[str]) -> str:
     return f"; use one of {', '.join(names[:MAX_LISTED])}" + (f" and {more:,} more" if more > 0 else "")
 
 
-def _affordable(word: str, known: Collection[str]) -> list[str]:
-    """Return the known names to compare with, after subtracting the cost from the budget; empty if it is used up."""
+def _affordable(word: str, known: Iterable[str]) -> list[str]:
+    """Return the known names to compare with, after subtracting the cost from the budget; empty if it is used up.
+
+    Then `known` is not iterated either, so callers can pass an iterator that is expensive to consume.
+    """
     budget = _current.get() or _Budget()
     if budget.left <= 0:
         return []
@@ -86,6 +89,6 @@ def _matches(word: str, names: Collection[str], most: int, cutoff: float) -> lis
 
 
 def _closest(word: str, names: list[str], cutoff: float) -> str | None:
-    folded = {name.casefold(): name for name in names}
+    folded = {name.casefold(): name for name in sorted(names)}
     matches = _matches(word.casefold(), folded, 1, cutoff)
     return folded[matches[0]] if matches else None

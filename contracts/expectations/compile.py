@@ -115,7 +115,7 @@ def compile_expectations(
     """Compile expectations over typed columns; also return their problems, with pointers into the contract."""
     compiled: list[CompiledExpectation] = []
     problems: list[Problem] = []
-    # A schema makes the list of its names anew each time, and a contract may have thousands.
+    # `Schema.names` builds a new list at each access, and a contract may have thousands of columns.
     names = dict.fromkeys(columns.names)
     for index, expectation in enumerate(expectations):
         pointer = f"/expectations/{index}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any, Final
 
 from tidegate.contracts.errors import Problem
@@ -88,6 +89,6 @@ def _mistakes_of_parts(
 
 
 def _near(name: str, names: set[str]) -> str:
-    known = [*_PRIMITIVES, *sorted(names), *sorted(map(unqualified, names))]
+    known = chain(_PRIMITIVES, names, map(unqualified, names))
     right = _OTHER_TYPE_NAMES.get(name.casefold()) or closest(name, known)
     return f"; did you mean `{right}`?" if right else ""

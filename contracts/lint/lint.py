@@ -361,5 +361,5 @@ def _unknown_keyword(word: str, dialect: Dialect) -> str:
 
 
 def _near(word: str, known: frozenset[str], cutoff: float = 0.6) -> str:
-    near = closest(word, sorted(known), cutoff=cutoff)
+    near = closest(word, known, cutoff=cutoff)
     return f"; did you mean `{near}`?" if near else ""

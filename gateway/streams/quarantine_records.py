@@ -219,7 +219,7 @@ def _value(
 ) -> tuple[bytes | None, frozenset[str], bool]:
     """Return the masked value as text, its hidden parts, and whether it is left out because of its size.
 
-    The text is None if it is left out, or if the reader may see nothing of it.
+    The text is None if the value is left out, or hidden as a whole.
     """
     text, contract, visibility = record.value, viewer.contract, viewer.visibility
     if text is None:

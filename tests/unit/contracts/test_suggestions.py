@@ -83,7 +83,6 @@ MISTAKES = {
             },
         }
     ),
-    "keys": document(**dict.fromkeys(UNKNOWN, 1)),
 }
 
 
@@ -132,6 +131,22 @@ def test_spelling_has_the_budget_too(comparisons: list[str]) -> None:
     spelling = check_spelling(parse_contract(text, name="c.json", read_schema=None).contract)
     assert len(spelling.warnings) > COUNT
     assert 0 < len(comparisons) < COUNT * COUNT / 2
+
+
+def test_after_thousands_of_unknown_keys_no_more_suggestions_follow() -> None:
+    error = problems_of(document(**{f"key{index}": 1 for index in range(4_000)}))
+    assert "; use one of " in error.problems[0].message
+    assert error.problems[-1].message == "unknown key `key3999`"
+
+
+def test_known_names_are_not_iterated_when_the_budget_is_used_up() -> None:
+    def names() -> Iterator[str]:
+        raise AssertionError("iterated")
+        yield ""
+
+    with suggestion_budget():
+        assert similar("x" * MAX_LENGTH, ["x" * MAX_LENGTH] * 1_000) == []
+        assert similar("age", names()) == []
 
 
 def test_each_document_has_its_own_budget() -> None:
